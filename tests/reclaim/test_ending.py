@@ -30,7 +30,6 @@ def started(pid):
 
 
 async def test_it_is_told_when_a_process_ends(left):
-    """Not yet, and then at once."""
     process = left.start("sleep", "600")
     pinned = pin(process.pid, started(process.pid))
     assert pinned.send(0)
@@ -46,41 +45,47 @@ async def test_it_is_told_when_a_process_ends(left):
     pinned.close()
 
 
-def test_another_start_is_another_process(left):
-    """The number was somebody else's when it was seen: it is not pinned."""
-    pid = left.start("sleep", "600").pid
-    assert pin(pid, started(pid) - 60) is None
-    assert pin(pid, None) is None
+def descriptors():
+    return os.listdir("/proc/self/fd")
 
 
-@pytest.mark.parametrize(
-    ("off_s", "same"), [(-2.5, False), (-1.5, True), (1.5, True), (2.5, False)]
-)
-def test_a_start_that_another_reader_has_a_second_apart_is_the_same(left, off_s, same):
-    """The boot is read to a second, by each."""
-    pid = left.start("sleep", "600").pid
-    pinned = pin(pid, started(pid) + off_s)
-    assert (pinned is not None) is same
-    if pinned is not None:
-        pinned.close()
+STARTS = {  # when it was seen to start, from its start on; what /proc shows of it; is it pinned?
+    "long before: the number was somebody else's": (-60.0, True, False),
+    "before": (-2.5, True, False),
+    "a second before, by another reader of the boot's time": (-1.5, True, True),
+    "a second later": (1.5, True, True),
+    "later": (2.5, True, False),
+    "nobody knows": (None, True, False),
+    "it has gone from /proc a moment later": (0.0, False, False),
+    "its start is not shown": (0.0, None, False),
+}
+
+
+@pytest.mark.parametrize(("off_s", "shown", "pinned"), STARTS.values(), ids=STARTS)
+def test_only_who_is_surely_the_one_is_pinned(left, tmp_path, off_s, shown, pinned):
+    """And let go once: the number of its descriptor may be another's by then."""
+    pid, before = left.start("sleep", "600").pid, descriptors()
+    if shown is None:
+        (tmp_path / str(pid)).symlink_to(f"/proc/{pid}")
+    procfs = Path("/proc") if shown else tmp_path
+    found = pin(pid, None if off_s is None else started(pid) + off_s, procfs=procfs)
+    assert (found is not None) is pinned
+    if found is not None:
+        found.close()
+        reading, writing = os.pipe()
+        found.close()
+        for each in (reading, writing):
+            os.close(each)
+    assert descriptors() == before
 
 
 def test_what_has_ended_is_not_pinned(left):
-    """Neither a zombie nor a number that nobody has."""
     process = left.start("true")
     wait_for(lambda: state(process.pid) == "Z")
     create_time = started(process.pid)
     assert pin(process.pid, create_time) is None
     process.wait(10)
     assert pin(process.pid, create_time) is None
-
-
-def test_a_process_that_ends_before_proc_is_read_is_not_pinned(left, tmp_path):
-    """Alive when its pidfd was opened, gone from /proc a moment later: not pinned, and the pidfd is closed."""
-    pid = left.start("sleep", "600").pid
-    before = os.listdir("/proc/self/fd")
-    assert pin(pid, started(pid), procfs=tmp_path) is None
-    assert os.listdir("/proc/self/fd") == before
 
 
 async def test_a_wait_that_is_over_leaves_nothing_behind(left, monkeypatch):
@@ -127,32 +132,8 @@ def test_the_state_of_another_that_has_its_number_is_not_its_own(left, tmp_path)
     pinned.close()
 
 
-def test_one_whose_start_proc_does_not_tell_is_not_pinned(left, tmp_path):
-    """Nobody could say that it is the one."""
-    pid = left.start("sleep", "600").pid
-    (tmp_path / str(pid)).symlink_to(f"/proc/{pid}")
-    before = os.listdir("/proc/self/fd")
-    assert pin(pid, started(pid), procfs=tmp_path) is None
-    assert os.listdir("/proc/self/fd") == before
-
-
-def test_it_is_let_go_once(left):
-    """The number of its descriptor may be another's by then."""
-    before = os.listdir("/proc/self/fd")
-    pid = left.start("sleep", "600").pid
-    pinned = pin(pid, started(pid))
-    pinned.close()
-    assert os.listdir("/proc/self/fd") == before
-    reading, writing = os.pipe()
-    pinned.close()
-    for each in (reading, writing):
-        os.close(each)
-
-
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.EPERM, errno.EINVAL])
 def test_a_kernel_that_cannot_pin_is_told(monkeypatch, number):
-    """An old one, or a sandbox."""
-
     def refused(*_):
         raise OSError(number, os.strerror(number))
 

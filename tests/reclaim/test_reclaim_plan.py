@@ -31,10 +31,11 @@ def orphan(pid=4711, **fields):
 
 def decide(pid, *gpus, seconds=600, parents=None):
     """Look on for so long at GPUs that may be functions of the second, then plan."""
-    judged = look_on(
-        lambda second: tuple(each(second) if callable(each) else each for each in gpus),
-        seconds=seconds,
-    )
+
+    def shown(second):
+        return tuple(each(second) if callable(each) else each for each in gpus)
+
+    judged = look_on(shown, seconds=seconds)
     return plan(pid, judged, Surroundings(parents=parents or PARENTS, own_pid=US))
 
 
@@ -44,14 +45,12 @@ def pids(found):
 
 
 def test_an_orphan_is_planned():
-    """With all its GPUs, the fullest first."""
     found = decide(4711, gpu(orphan(gib=3)), gpu(orphan(gib=50), index=1))
     assert pids(found) == ([4711], [])
     assert [part.gpu_index for part in found.victims[0].parts] == [1, 0]
 
 
 def test_a_slice_is_counted_once():
-    """Its GPU lists the same process."""
     sliced = replace(gpu(orphan()), uuid="MIG-0", mig_parent_uuid="GPU-0")
     found = decide(4711, gpu(orphan()), sliced)
     assert [part.gpu_uuid for part in found.victims[0].parts] == ["MIG-0"]
@@ -78,10 +77,18 @@ def test_a_gpu_whose_holders_the_driver_does_not_tell_hides_none_of_another():
     assert pids(decide(4711, unsaid, gpu(orphan()))) == ([4711], [])
 
 
-def test_a_child_that_is_not_stale_is_left():
-    """It is named, and nothing is sent to it."""
-    child = local(process(4712, "python3", "unrelated.py", ppid=4711))
-    assert pids(decide(4711, gpu(orphan(), child))) == ([4711], [4712])
+LEFT = {
+    "it is not stale": process(4712, "python3", "unrelated.py", ppid=4711),
+    "a zombie": process(4712, "python3", state="Z", ppid=4711),
+}
+
+
+@pytest.mark.parametrize("child", LEFT.values(), ids=LEFT)
+def test_a_child_that_is_not_to_be_ended_is_left(child):
+    """It is named, and nothing is sent to it; one of which nobody can be sure is not named."""
+    unsure = replace(orphan(5000), pid_local=None), orphan(5001, create_time=None)
+    found = decide(4711, gpu(orphan(), local(child), *unsure))
+    assert (pids(found), found.others) == (([4711], [4712]), ())
 
 
 def test_an_idle_process_whose_child_works_is_not_idle():
@@ -132,7 +139,6 @@ REFUSED = {
 
 @pytest.mark.parametrize(("pid", "holder", "cause", "final"), REFUSED.values(), ids=REFUSED)
 def test_refused(pid, holder, cause, final):
-    """Why, and what to do instead."""
     found = decide(pid, gpu(holder))
     assert isinstance(found, Refusal), found
     assert cause in found.cause
@@ -141,7 +147,6 @@ def test_refused(pid, holder, cause, final):
 
 
 def test_memory_of_nobody():
-    """Told to who names a process in its place."""
     found = decide(77777, gpu(orphan(5000), extra_gib=40))
     assert isinstance(found, Refusal)
     assert "40.0 GiB on GPU 0 belong to no process" in found.cause
@@ -157,6 +162,10 @@ def test_only_what_was_seen_twice_is_certain():
         (6.5, same), (7.5, same),
     )]  # fmt: skip
     assert told == [False] * 8 + [True]
+    assert same.key == decide(4711, gpu(orphan(gib=3))).key
+    assert same.key != decide(4711, gpu(orphan()), gpu(orphan(4713), index=1)).key
+    looks = Sightings()
+    assert [looks.take(at_s, same) for at_s in (10.0, 11.9, 12.0, 13.0)] == [False, False, True, True]  # fmt: skip
 
 
 def test_trees():
@@ -170,14 +179,10 @@ def test_trees():
 
 def test_a_weight_daemon_is_refused_with_the_reason():
     """Engines map its memory: it is told to stop those first, and no signal is planned."""
-    daemon = local(
-        process(7, "vllm", "preload", "m", cgroup="/user.slice/user-1003.slice/session-4.scope")
-    )
-    found = decide(
-        7,
-        gpu(daemon, local(core(ancestors=("vllm serve m --load-format ipc_cache",)))),
-        seconds=7200,
-    )
+    session = "/user.slice/user-1003.slice/session-4.scope"
+    daemon = local(process(7, "vllm", "preload", "m", cgroup=session))
+    engine = local(core(ancestors=("vllm serve m --load-format ipc_cache",)))
+    found = decide(7, gpu(daemon, engine), seconds=7200)
     assert found == Refusal(
         cause="process 7 is not stale but active: it holds GPU memory that engines map: "
         "ending it ends all of these engines",
@@ -185,32 +190,10 @@ def test_a_weight_daemon_is_refused_with_the_reason():
     )
 
 
-def test_what_names_a_process_must_stay_the_same():
-    """Its start and what is said of it, for all that would be ended."""
-    alone, with_worker = (
-        decide(4711, gpu(orphan())),
-        decide(4711, gpu(orphan()), gpu(orphan(4713), index=1)),
-    )
-    assert alone.key == decide(4711, gpu(orphan(gib=3))).key
-    assert len({alone.key, with_worker.key, decide(4711, gpu(orphan(create_time=1.0))).key}) == 3
-    looks = Sightings()
-    assert [looks.take(at_s, alone) for at_s in (10.0, 11.9, 12.0, 13.0)] == [False, False, True, True]  # fmt: skip
-
-
-def test_a_stale_worker_that_cannot_be_ended_is_left():
-    """A zombie, or one of which nobody can be sure."""
-    zombie = local(process(4712, "python3", state="Z", ppid=4711))
-    elsewhere = replace(orphan(5000), pid_local=None)
-    found = decide(4711, gpu(orphan(), zombie, elsewhere, orphan(5001, create_time=None)))
-    assert pids(found) == ([4711], [4712])
-    assert found.others == ()
-
-
 def test_an_idle_process_goes_though_its_idle_child_is_left():
     """Only one that works may be waited for; and an orphaned core is stale whatever its child does."""
-    found = decide(
-        4711, gpu(local(kernel(4711)), local(process(4712, "sleep", ppid=4711))), seconds=2400
-    )
+    idle = gpu(local(kernel(4711)), local(process(4712, "sleep", ppid=4711)))
+    found = decide(4711, idle, seconds=2400)
     assert pids(found) == ([4711], [4712])
 
     def host(second):
@@ -237,7 +220,6 @@ def test_what_a_victim_holds():
 
 
 def test_a_deep_tree_is_read_to_a_bound():
-    """A chain of processes as no host has: some of it, and an end."""
     chain = {pid: pid - 1 for pid in range(2, 3 * TREE_MAX)}
     assert TREE_MAX <= len(descendants(1, chain)) <= TREE_MAX + 1
     assert descendants(1, {2: 1, 3: 1, 4: 3, 5: 2}) == (2, 3, 5, 4)

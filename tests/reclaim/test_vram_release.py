@@ -35,7 +35,6 @@ AFTER = {
 
 @pytest.mark.parametrize(("now", "released", "still"), AFTER.values(), ids=AFTER)
 def test_what_is_so_now(now, released, still):
-    """Released, not, or not to be told; and why, in words."""
     found = judge(claims(BEFORE, [4711]), (now,))
     assert found.released is released
     assert still in "; ".join(found.still)
@@ -49,7 +48,6 @@ def test_no_reading_is_no_release():
 
 
 def test_one_of_two_gpus_keeps_it():
-    """Each by itself; one that keeps it is enough."""
     before = (gpu(CORE), gpu(core(4711, gib=3), index=1))
     found = judge(claims(before, [4711]), (gpu(), gpu(core(4711, gib=3), index=1)))
     assert [each.released for each in found.gpus] == [True, False]
@@ -69,7 +67,6 @@ def test_unknown_sizes():
 
 
 def test_a_slice_is_judged_by_itself():
-    """Its GPU lists the same process, and is not counted a second time."""
     parent, part = gpu(CORE), replace(gpu(CORE), uuid="MIG-0", mig_parent_uuid="GPU-0")
     wanted = claims((parent, part), [4711])
     assert [each.uuid for each in wanted] == ["MIG-0"]

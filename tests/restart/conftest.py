@@ -7,7 +7,7 @@ import pytest
 import structlog
 
 from tests.restart.site import Site
-from tests.restart.world import Server
+from tests.restart.world import Server, hanging
 from vllm_watch.restart import dispatcher, restart, verify
 
 
@@ -21,11 +21,8 @@ def _plain_tracebacks() -> None:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     """A server that hangs."""
-    server = Server(tmp_path)
-    server.start()
-    server.hang()
-    yield server
-    server.end_all()
+    with hanging(tmp_path) as server:
+        yield server
 
 
 @pytest.fixture

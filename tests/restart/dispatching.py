@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from tests.restart.world import REQUEST, SETTINGS, Backends, Server, World, command
@@ -11,7 +12,7 @@ from vllm_watch.restart.controls import Controls
 from vllm_watch.restart.dispatcher import Dispatcher, PendingRequest
 from vllm_watch.restart.facts import Answer, RestartRequest
 from vllm_watch.restart.guard import Decision
-from vllm_watch.restart.hooks.base import HookCall
+from vllm_watch.restart.hooks.base import HookCall, HookResult
 from vllm_watch.restart.hooks.command import Hook as CommandHook
 from vllm_watch.restart.locks.base import Held, Lock
 from vllm_watch.restart.locks.file import Lock as FileLock
@@ -19,6 +20,8 @@ from vllm_watch.settings.restart import BlockersSettings, LockSettings
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Entry, Journal
 
+FREE = Answer(name="prometheus", allows=True, text="none fires")
+FIRES = Answer(name="prometheus", allows=False, text="NodeDown fires")
 PERSON = replace(REQUEST, trigger="manual", actor="ana", incident_id=None)
 
 
@@ -31,19 +34,35 @@ class Asked(CommandHook):
     """The real hook, whose questions are noted; it may have a reason against being called."""
 
     def __init__(self, story: "Story") -> None:
-        self.__dict__ = command(story.server, story.script).__dict__
+        self.__dict__ = command(story.server, story.script, story.timeout_seconds).__dict__
         self._story = story
 
     async def refusal(self, call: HookCall) -> str | None:
         self._story.asked.append("hook")
+        self._story.world.told.append("asked")
         if self._story.hook_breaks is not None:
             await self._story.hook_breaks()
         return self._story.refusal
 
+    async def restart(self, call: HookCall) -> HookResult:
+        self._story.world.told.append("hook")
+        self._story.calls.append(call)
+        return await super().restart(call)
+
+
+class Noting(Journal):
+    """The journal on disk, whose writes are noted in order with all else."""
+
+    def __init__(self, folder: Path, told: list[str]) -> None:
+        super().__init__(folder)
+        self._told = told
+
+    async def write(self, attempt: Attempt) -> None:
+        await super().write(attempt)
+        self._told.append(attempt.state)
+
 
 class AskedLock:
-    """A lock that notes what is asked of it."""
-
     def __init__(self, story: "Story", lock: Lock) -> None:
         self._story, self._lock = story, lock
         self.ttl_seconds = lock.ttl_seconds
@@ -71,6 +90,9 @@ class Story:
 
     server: Server
     script: str = "restarts"
+    timeout_seconds: float = 20.0
+    hook: type[Asked] = Asked
+    calls: list[HookCall] = field(default_factory=list)
     mode: str = "auto"
     settings: dict[str, Any] = field(default_factory=dict)
     refusal: str | None = None
@@ -85,16 +107,16 @@ class Story:
     def __post_init__(self) -> None:
         state = self.server.folder / self.folder
         state.mkdir(exist_ok=True)
-        self.journal = Journal(state)
         settings: dict[str, Any] = {"mode": self.mode}
         if self.lock is not None:
             settings["lock"] = LockSettings(kind="file")
         if self.answers:
             settings["blockers"] = BlockersSettings(prometheus_url="http://p", alerts="NodeDown")
         self.world = World(self.server, SETTINGS.model_copy(update=settings | self.settings))
+        self.journal = Noting(state, self.world.told)
         self.controls = Controls(self.journal, "1")
         backends = self.backends = Backends(
-            lambda: Asked(self) if self.known else None, self._new_lock, self._blockers, self.holder
+            lambda: self.hook(self) if self.known else None, self._new_lock, self._blockers, self.holder
         )  # fmt: skip
         self.dispatcher = Dispatcher(
             self.world.targets, self.journal, self.controls, backends, self.world.evidence

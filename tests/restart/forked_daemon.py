@@ -7,13 +7,13 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.daemon_process import ROOT, SETTINGS, DaemonProcess
+from tests.daemon_process import SETTINGS, DaemonProcess
+from tests.restart.world import Forking
 from vllm_watch.__main__ import main
 from vllm_watch.cli.helpers.commands import load
 from vllm_watch.clients import kubernetes
@@ -56,16 +56,12 @@ class ForkedDaemon(DaemonProcess):
                 await asyncio.sleep(LOOK_SECONDS)
 
 
-class Daemons:
+class Daemons(Forking):
     """The process that has imported it."""
 
     def __init__(self):
+        super().__init__("-m", "tests.restart.forked_daemon")
         self._one_at_a_time = asyncio.Lock()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.restart.forked_daemon"], text=True, cwd=ROOT,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)},
-            start_new_session=True,
-        )  # fmt: skip
 
     async def start(self, log, *arguments, environ=None, account=None):
         """Begin one; `account`: the folder of a pod's service account."""
@@ -75,12 +71,7 @@ class Daemons:
             "arguments": [*map(str, arguments)],
         }  # fmt: skip
         async with self._one_at_a_time:
-            print(json.dumps(asked), file=self._process.stdin, flush=True)
-            pid = int(await asyncio.to_thread(self._process.stdout.readline))
-        return ForkedDaemon(pid, log)
-
-    def close(self):
-        self._process.communicate()
+            return ForkedDaemon(await asyncio.to_thread(self.asked, **asked), log)
 
 
 def _begin(asked):

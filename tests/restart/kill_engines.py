@@ -9,10 +9,8 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -37,24 +35,6 @@ sleep 0.3
 """
 
 
-class Forks:
-    """Begins engines that share one import."""
-
-    def __init__(self, *called):
-        """`called`: the program and first words of its command line."""
-        self._process = subprocess.Popen(
-            [sys.executable, *called, "--fork"], stdin=subprocess.PIPE, text=True, cwd=ROOT,
-            stderr=subprocess.DEVNULL, env=os.environ | {"PYTHONPATH": str(ROOT)},
-        )  # fmt: skip
-
-    def start(self, folder, port):
-        print(folder, port, file=self._process.stdin, flush=True)
-
-    def close(self):
-        self._process.kill()
-        self._process.communicate()
-
-
 class Engine:
     """One engine: it falls ill when it is told to, heals by itself, and is restarted by whoever is asked to."""
 
@@ -69,12 +49,13 @@ class Engine:
         self.watcher_url = "http://127.0.0.1:1"  # of the present run
         self._forks = forks
         self._tasks = set()
+        self._services = AsyncExitStack()
         folder.mkdir()
 
     # --- the process
 
     def start(self):
-        self._forks.start(self.folder, self.port)
+        self._forks.tell(f"{self.folder} {self.port}")
 
     @property
     def pids(self):
@@ -155,9 +136,8 @@ class Engine:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.end()
-        await asyncio.gather(
-            *broken
-        )  # a service that broke restarts nothing, and every rule would hold
+        await self._services.aclose()
+        await asyncio.gather(*broken)  # one that broke restarts nothing, and every rule would hold
 
     def follow(self, work):
         self._tasks.add(asyncio.create_task(work))
@@ -190,14 +170,11 @@ class Webhook(Engine):
 
         app = web.Application()
         app.router.add_post("/", take)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.hook = {"url": f"http://127.0.0.1:{self._runner.addresses[0][1]}/"}
-
-    async def close(self):
-        await self._runner.cleanup()
-        await super().close()
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        self._services.push_async_callback(runner.cleanup)
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self.hook = {"url": f"http://127.0.0.1:{runner.addresses[0][1]}/"}
 
 
 STARTUP_SECONDS = 3.0
@@ -210,12 +187,9 @@ class Gate(Engine):
     kind = "gate"
 
     async def open(self):
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2.0))
+        session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2.0))
+        self._session = await self._services.enter_async_context(session)
         self.follow(self._probe())
-
-    async def close(self):
-        await super().close()
-        await self._session.close()
 
     async def _asked(self, started_t):
         """Return the gate's answer, without the word that it repeats."""
@@ -267,9 +241,9 @@ class Docker(Engine):
     kind = "docker"
 
     async def open(self):
-        self._docker = docker(self.folder / "docker.sock")
-        daemon = self._container = await self._docker.__aenter__()
-        self.hook = {"container": "vllm", "socket": str(self.folder / "docker.sock")}
+        path = self.folder / "docker.sock"
+        self._container = await self._services.enter_async_context(docker(path))
+        self.hook = {"container": "vllm", "socket": str(path)}
 
         async def restart(_):
             self.called(time.time())
@@ -277,17 +251,13 @@ class Docker(Engine):
             await self.replaced()
             return web.Response(status=204)
 
-        daemon.behaviour = restart
+        self._container.behaviour = restart
         await self.replaced()
 
     async def replaced(self):
         with suppress(OSError, ValueError):
             began = datetime.fromtimestamp(_created_t(self.pid), UTC)
             self._container.container["State"]["StartedAt"] = f"{began:%Y-%m-%dT%H:%M:%S.%fZ}"
-
-    async def close(self):
-        await self._docker.__aexit__(None, None, None)
-        await super().close()
 
 
 class Pods(FakePods):
@@ -307,14 +277,9 @@ class Kubernetes(Engine):
         _, context = certified(account)
         server = Pods()
         server.engine = self
-        self._server = server.running(context)
-        await self._server.__aenter__()
+        await self._services.enter_async_context(server.running(context))
         server.add("pods", pod())
         self.account, self.environ = account, server.account(account) | {"HOSTNAME": "w-0"}
-
-    async def close(self):
-        await self._server.__aexit__(None, None, None)
-        await super().close()
 
 
 KINDS = (Engine, Webhook, Gate, Systemd, Docker, Kubernetes)

@@ -42,10 +42,6 @@ class Site:
             )
         )
         self.script.chmod(0o755)
-        token = folder / "token"
-        token.write_text(TOKEN)
-        token.chmod(0o600)
-        self.token_file = token
 
     def __enter__(self):
         self._begun = [self._start()]
@@ -78,24 +74,9 @@ class Site:
 
     def configure(self, mode="approve", **restart):
         """Write the configuration of a daemon that may restart the server; returns its path."""
-        quick = {
-            "cooldown_seconds": 1, "cooldown_load_times": 0, "budget_per_hour": 5,
-            "budget_per_day": 5, "new_version_seconds": 0, "peers": "none",
-            "drain": {"deadline_seconds": 1},
-            "verify": {"start_seconds": 30, "settle_seconds": 1},
-        }  # fmt: skip
-        config = {
-            "state_dir": str(self.folder / "state"),
-            "targets": [{"name": "a", "url": f"http://127.0.0.1:{self.port}"}],
-            "gpu": {"enabled": "off"},
-            "scrape": {"health_interval_seconds": 0.5},
-            "restart": {"mode": mode, "hook": "site", **quick, **restart},
-            "hooks": {"command": [{"name": "site", "argv": [str(self.script)]}]},
-            "api": {"tokens": [{"name": "anna", "file": str(self.token_file)}]},
-        }
-        path = self.folder / "config.yaml"
-        path.write_text(yaml.safe_dump(config))
-        return path
+        targets = [{"name": "a", "url": f"http://127.0.0.1:{self.port}"}]
+        hooks = {"command": [{"name": "site", "argv": [str(self.script)]}]}
+        return configured(self.folder, targets, hooks, mode=mode, hook="site", **restart)
 
     def lines(self, name):
         """Of one of the folder's files."""
@@ -110,6 +91,25 @@ class Site:
     def send(self, number):
         """A signal to the server that runs now."""
         os.kill(int((self.folder / "pid").read_text()), number)
+
+
+def configured(folder, targets, hooks, **restart):
+    """Write the configuration of a daemon that may restart them, soon; returns its path."""
+    token, path = folder / "token", folder / "config.yaml"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    quick = {
+        "cooldown_seconds": 1, "cooldown_load_times": 0, "budget_per_hour": 5, "budget_per_day": 5,
+        "new_version_seconds": 0, "peers": "none", "drain": {"deadline_seconds": 1},
+        "verify": {"start_seconds": 30, "settle_seconds": 1},
+    }  # fmt: skip
+    config = {
+        "state_dir": str(folder / "state"), "targets": targets, "hooks": hooks, "restart": quick | restart,
+        "gpu": {"enabled": "off"}, "scrape": {"health_interval_seconds": 0.5},
+        "api": {"tokens": [{"name": "anna", "file": str(token)}]},
+    }  # fmt: skip
+    path.write_text(yaml.safe_dump(config))
+    return path
 
 
 async def ask(process, path, body=None, token=TOKEN):

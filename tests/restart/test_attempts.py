@@ -4,9 +4,8 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import structlog
@@ -18,6 +17,7 @@ from tests.restart.world import (
     SETTINGS,
     TARGET,
     Backends,
+    Lent,
     Server,
     World,
     command,
@@ -41,11 +41,11 @@ CALL = HookCall(
 )  # fmt: skip
 
 
-async def _agrees() -> str | None:
+async def _agrees():
     return None
 
 
-def no_lock() -> Lock | None:
+def no_lock():
     return None
 
 
@@ -58,24 +58,24 @@ class Run:
     lock: Callable[[], Lock | None] = no_lock
     over: list[Attempt] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.journal = Journal(self.server.folder)
         self.world = World(self.server, SETTINGS if self.lock is no_lock else LOCKED)
         self.attempts = self.new_attempts()
 
-    def new_attempts(self) -> Attempts:
+    def new_attempts(self):
         backends = Backends(lambda: None, self.lock)
         world = self.world
         return Attempts(world.targets, self.journal, backends, world.evidence, self.over.append)
 
-    async def begin(self, attempt_id: str = "a1", lock: Lock | None = None) -> None:
+    async def begin(self, attempt_id="a1", lock=None):
         hook = command(self.server, self.script)
         befores = {TARGET.name: self.world.targets.before(TARGET.name)}
         attempt = REQUEST.attempt(attempt_id, "intent", "script", time.time(), "", befores)
         call = replace(CALL, attempt_id=attempt_id)
         await self.attempts.begin(attempt, [(call, hook)], self.world.settings, lock, _agrees)
 
-    async def ended(self) -> Attempt:
+    async def ended(self):
         """Wait for the target's attempt to be over."""
         async with asyncio.timeout(20):
             while self.attempts.busy("chat-0") is not None:
@@ -85,25 +85,24 @@ class Run:
         assert last is not None
         return last[0]
 
-    async def on_disk(self) -> dict[str, str]:
+    async def on_disk(self):
         """The state of each attempt that the next run would find."""
         return {each.id: each.state for each in await self.journal.attempts()}
 
-    async def close(self) -> None:
+    async def close(self):
         await self.attempts.stop()
         await self.journal.close()
 
 
 @pytest.fixture
-async def run(server: Server) -> Any:
+async def run(server):
     """A run on a server that hangs."""
     run = Run(server)
     yield run
     await run.close()
 
 
-async def test_one_at_a_time(run: Run) -> None:
-    """While one is under way no second is begun, and it can be told which one it is."""
+async def test_one_at_a_time(run):
     assert run.attempts.busy("chat-0") is None
     await run.begin("a1")
     assert await run.on_disk() == {"a1": "intent"}
@@ -117,7 +116,7 @@ async def test_one_at_a_time(run: Run) -> None:
     assert [each.state for each in run.over] == ["helped"]
 
 
-async def test_intent_that_cannot_be_written_begins_nothing(run: Run) -> None:
+async def test_intent_that_cannot_be_written_begins_nothing(run):
     """The caller is told, nothing is under way, and should the disk have it after all, it is ended there."""
     folder = run.server.folder
     away = folder.with_name("away")
@@ -136,10 +135,10 @@ async def test_intent_that_cannot_be_written_begins_nothing(run: Run) -> None:
     assert await run.on_disk() == {"a1": "cancelled"}
 
 
-async def test_what_breaks_has_an_end(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_breaks_has_an_end(run, monkeypatch):
     """An error of our own leaves nothing under way: before the call nothing was done, after it nobody knows."""
 
-    def breaks(*_: object) -> None:
+    def breaks(*_):
         raise ZeroDivisionError
 
     monkeypatch.setattr(run.world.targets, "draining", breaks)
@@ -152,14 +151,14 @@ async def test_what_breaks_has_an_end(run: Run, monkeypatch: pytest.MonkeyPatch)
     assert await run.on_disk() == {"a1": "cancelled", "a2": "uncertain"}
 
 
-async def given_back(lock: Lock) -> None:
+async def given_back(lock):
     """Wait until another may have it."""
     async with asyncio.timeout(10):
         while not (await lock.acquire("another", "b1")).held:
             await asyncio.sleep(0.01)
 
 
-def left(state: str, before: verify.Before | None, **more: Any) -> Attempt:
+def left(state, before, **more):
     """What an earlier run left on the disk."""
     called_t = None if state == "intent" else time.time()
     said: dict[str, Any] = {
@@ -170,12 +169,12 @@ def left(state: str, before: verify.Before | None, **more: Any) -> Attempt:
     return Attempt(state=state, **said | more)
 
 
-def noted_writes(run: Run, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def noted_writes(run, monkeypatch):
     """The states that are written from now on."""
     states: list[str] = []
     write = run.journal.write
 
-    async def noted(attempt: Attempt) -> None:
+    async def noted(attempt):
         states.append(attempt.state)
         await write(attempt)
 
@@ -202,10 +201,7 @@ RESUMED: dict[str, tuple[str, bool, bool, str, list[str]]] = {
 @pytest.mark.parametrize(
     ("state", "restarted", "known", "end", "written"), RESUMED.values(), ids=RESUMED
 )
-async def test_resumed(
-    server: Server, state: str, restarted: bool, known: bool, end: str, written: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+async def test_resumed(server, state, restarted, known, end, written, monkeypatch):
     """Each state is taken up for what it is; nothing is called again."""
     before = verify.before(server.signals(), ("engine_stalled",)) if known else None
     if restarted:
@@ -231,9 +227,7 @@ CALLED: dict[str, tuple[float, str]] = {
 
 
 @pytest.mark.parametrize(("ago_s", "words"), CALLED.values(), ids=CALLED)
-async def test_resumed_verification_counts_from_the_call(
-    run: Run, ago_s: float, words: str
-) -> None:
+async def test_resumed_verification_counts_from_the_call(run, ago_s, words):
     """The time that a start may take went on while no watcher ran, and never runs backwards."""
     before = verify.before(run.server.signals(), ("engine_stalled",))
     run.server.end_all()
@@ -243,7 +237,7 @@ async def test_resumed_verification_counts_from_the_call(
     assert (ended.state, ended.text.partition(";")[0]) == ("did_not_help", words)
 
 
-async def test_only_the_last_one_is_verified(run: Run) -> None:
+async def test_only_the_last_one_is_verified(run):
     """An older one that never ended is left as uncertain: what came since is not its doing."""
     before = verify.before(run.server.signals(), ("engine_stalled",))
     run.server.start()
@@ -255,7 +249,20 @@ async def test_only_the_last_one_is_verified(run: Run) -> None:
     assert sorted(outcome for _, _, outcome in run.attempts.outcomes) == ["helped", "uncertain"]
 
 
-async def test_old_uncertainty_is_left(run: Run) -> None:
+async def test_what_passed_while_nobody_watched_is_not_held_against_it(run):
+    """Taken up an hour later, without a look yet: the new process is given the time to be seen."""
+    before = verify.before(run.server.signals(), ("engine_stalled",))
+    await run.journal.write(left("uncertain", before, called_t=time.time() - 3600.0))
+    run.server.start()
+    run.world.seen = False
+    await run.attempts.resume()
+    await asyncio.sleep(0.1)
+    assert run.attempts.busy("chat-0") == "a1"
+    run.world.seen = True
+    assert (await run.ended()).state == "helped"
+
+
+async def test_old_uncertainty_is_left(run):
     """After a day nobody asks any more what it did."""
     before = verify.before(run.server.signals(), ("engine_stalled",))
     await run.journal.write(left("uncertain", before, called_t=time.time() - 86_460.0))
@@ -266,9 +273,7 @@ async def test_old_uncertainty_is_left(run: Run) -> None:
     assert last[0].state == "uncertain"
 
 
-async def test_target_that_is_never_found_does_not_hold_it_open(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_target_that_is_never_found_does_not_hold_it_open(run, monkeypatch):
     """A pod that was evicted never comes back under its name; an hour is enough to find any other."""
     clock = SimpleNamespace(now_s=1000.0, monotonic=lambda: clock.now_s, time=time.time)
     monkeypatch.setattr(attempts_module, "time", clock)
@@ -286,7 +291,7 @@ async def test_target_that_is_never_found_does_not_hold_it_open(
     assert [outcome for _, _, outcome in run.attempts.outcomes] == ["uncertain"]
 
 
-async def test_a_gang_is_verified_when_each_of_its_ranks_is_found(server: Server) -> None:
+async def test_a_gang_is_verified_when_each_of_its_ranks_is_found(server):
     """One of two is not enough; then both are under way."""
     before = verify.before(server.signals(), ("engine_stalled",))
     server.start()
@@ -302,7 +307,7 @@ async def test_a_gang_is_verified_when_each_of_its_ranks_is_found(server: Server
     await run.close()
 
 
-async def test_resumed_twice_is_resumed_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_resumed_twice_is_resumed_once(run, monkeypatch):
     """What this run has begun or taken up is its own, and no leftover of another."""
     states = noted_writes(run, monkeypatch)
     await run.begin("a1")
@@ -312,10 +317,10 @@ async def test_resumed_twice_is_resumed_once(run: Run, monkeypatch: pytest.Monke
     assert states == ["intent", "calling", "verifying", "helped"]
 
 
-async def test_resumed_attempt_holds_its_lock_again(server: Server) -> None:
+async def test_resumed_attempt_holds_its_lock_again(server):
     """A server that may still be loading keeps others from restarting theirs; so does it after our crash."""
 
-    def lock() -> Lock:
+    def lock():
         return FileLock(server.folder, "chat", slots=1, ttl_seconds=60)
 
     before = verify.before(server.signals(), ("engine_stalled",))
@@ -331,27 +336,7 @@ async def test_resumed_attempt_holds_its_lock_again(server: Server) -> None:
     await run.close()
 
 
-async def test_stop_leaves_what_the_disk_says(server: Server) -> None:
-    """Our own end is waited for, calls nothing off that was called, and the next run goes on."""
-    run = Run(server, "never starts")
-    await run.begin("a1")
-    async with asyncio.timeout(10):
-        while (await run.on_disk()) != {"a1": "verifying"}:
-            await run.world.change.wait()
-    await run.close()
-    assert run.over == []
-
-    server.start()
-    again = Run(server)
-    await again.attempts.resume()
-    assert (await again.ended()).state == "helped"
-    assert server.lines("called") == ["a1 "]
-    await again.close()
-
-
-async def test_what_the_disk_would_not_take_is_known_and_written_later(
-    run: Run, tmp_path: Path
-) -> None:
+async def test_what_the_disk_would_not_take_is_known_and_written_later(run, tmp_path):
     """Meanwhile the guard is shown how it stands; the disk says it is under way."""
     folder, state = run.server.folder, run.server.folder / "state"
     state.mkdir()
@@ -380,9 +365,7 @@ AHEAD: dict[str, tuple[Attempt, bool]] = {
 
 
 @pytest.mark.parametrize(("attempt", "set_right"), AHEAD.values(), ids=AHEAD)
-async def test_what_ended_in_the_future_is_set_right(
-    run: Run, attempt: Attempt, set_right: bool
-) -> None:
+async def test_what_ended_in_the_future_is_set_right(run, attempt, set_right):
     """By more than two clocks differ; what was never called stays so, and what goes on has no end to set right."""
     (known,) = await run.attempts.without_future((attempt,), 1000.0)
     if not set_right:
@@ -394,65 +377,25 @@ async def test_what_ended_in_the_future_is_set_right(
     assert await run.journal.attempts() == (known,)
 
 
-class Lent:
-    """A lock that notes what is done with it, and may be another's."""
-
-    ttl_seconds = 0.03
-
-    def __init__(self, held: bool | None = True) -> None:
-        self.held, self.renewing = held, False
-        self.done: list[str] = []
-
-    async def acquire(self, *_: object) -> Held:
-        return Held(held=self.held, text="another's")
-
-    async def renew(self, *_: object) -> Held:
-        self.renewing = True
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self.done.append("renewed no more")
-        raise AssertionError
-
-    def still_ours(self) -> bool:
-        return True
-
-    async def release(
-        self, delay_seconds: float = 0.0, *, used: bool = True, ended: Attempt | None = None
-    ) -> None:
-        assert ended is not None
-        self.done.append(f"released by one that {ended.state}, {'used' if used else 'unused'}")
-
-
-async def test_a_lock_is_given_back_after_its_last_renewal(run: Run) -> None:
+async def test_a_lock_is_given_back_after_its_last_renewal(run):
     """Or a late one would take it again."""
-    lock = Lent()
+    lock = Lent(renewed=None, ttl_seconds=0.03)
     run.world.fresh_ratio = None
-    await run.begin("a1", cast("Lock", lock))
+    await run.begin("a1", lock)
     assert (await run.ended()).state == "helped"
-    await given_back_by(lock)
-    assert lock.renewing
-    assert lock.done == ["renewed no more", "released by one that helped, used"]
-
-
-async def given_back_by(lock: Lent) -> None:
-    """Wait until it is."""
-    async with asyncio.timeout(10):
-        while not any(each.startswith("released") for each in lock.done):
-            await asyncio.sleep(0.01)
+    await lock.given_back()
+    assert lock.done == ["renewed no more", "helped, used"]
 
 
 STOPPED: dict[str, tuple[str, list[str]]] = {
     # in which state our own end comes: what becomes of the lock
-    "intent": ("intent", ["released by one that intent, unused"]),
+    "intent": ("intent", ["intent, unused"]),
     "verifying": ("verifying", []),
 }
 
 
 @pytest.mark.parametrize(("state", "released"), STOPPED.values(), ids=STOPPED)
-async def test_a_watcher_that_ends_after_the_call_keeps_the_lock(
-    server: Server, state: str, released: list[str]
-) -> None:
+async def test_a_watcher_that_ends_after_the_call_keeps_the_lock(server, state, released):
     """Its server may be loading: the next run takes both up."""
     run = Run(server, "never starts")
     run.world.settings = SETTINGS.model_copy(
@@ -461,24 +404,22 @@ async def test_a_watcher_that_ends_after_the_call_keeps_the_lock(
         else {}
     )
     lock = Lent()
-    await run.begin("a1", cast("Lock", lock))
+    await run.begin("a1", lock)
     async with asyncio.timeout(10):
         while (await run.on_disk()) != {"a1": state}:
             await asyncio.sleep(0.01)
     await run.close()
     assert run.attempts.busy("chat-0") is None
-    assert [each for each in lock.done if each.startswith("released")] == released
+    assert lock.done == released
 
 
 @pytest.mark.parametrize(("held", "told"), [(True, 0), (False, 1), (None, 1)])
-async def test_a_resumed_attempt_without_its_lock_is_told(
-    server: Server, held: bool | None, told: int
-) -> None:
+async def test_a_resumed_attempt_without_its_lock_is_told(server, held, told):
     """It is verified all the same: the server is as it is."""
     before = verify.before(server.signals(), ("engine_stalled",))
     server.start()
-    lent = Lent(held)
-    run = Run(server, lock=lambda: cast("Lock", lent))
+    lent = Lent(Held(held=held, text="another's"))
+    run = Run(server, lock=lambda: lent)
     await run.journal.write(left("verifying", before))
     with structlog.testing.capture_logs() as logs:
         await run.attempts.resume()
@@ -487,28 +428,7 @@ async def test_a_resumed_attempt_without_its_lock_is_told(
     await run.close()
 
 
-async def test_a_lock_that_is_not_renewed_is_logged_once() -> None:
-    """Each change for the worse: not each try, and not that it is ours again."""
-
-    class Renewing:
-        ttl_seconds = 0.01
-
-        def __init__(self) -> None:
-            self.left = [True, False, False, False, None, True]
-
-        async def renew(self) -> Held:
-            if not self.left:
-                raise asyncio.CancelledError
-            held = self.left.pop(0)
-            return Held(held=held, text=f"held: {held}")
-
-    with structlog.testing.capture_logs() as logs, pytest.raises(asyncio.CancelledError):
-        await attempts_module._renew(cast("Lock", Renewing()))
-    said = [each["because"] for each in logs if each["event"] == "lock_not_renewed"]
-    assert said == ["held: False", "held: None"]
-
-
-async def test_calls_of_a_gang_that_were_cut_off_say_who_may_have_been_restarted(run: Run) -> None:
+async def test_calls_of_a_gang_that_were_cut_off_say_who_may_have_been_restarted(run):
     """A person looks at each."""
     await run.journal.write(left("calling", None, gang={MATE: None}))
     await run.attempts.resume()

@@ -2,8 +2,7 @@
 
 import asyncio
 import subprocess
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
 import aiohttp
 import pytest
@@ -12,7 +11,6 @@ from aiohttp import web
 from tests.dashboards.prometheus import wait_for
 from tests.ports import free_port
 from vllm_watch.restart import blockers
-from vllm_watch.restart.facts import Answer
 from vllm_watch.settings.restart import BlockersSettings
 
 CONFIG = "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [rules.yaml]\n"
@@ -27,7 +25,7 @@ groups:
 
 
 @pytest.fixture(scope="module")
-def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def prometheus(tmp_path_factory):
     """A real Prometheus in which NodeDown fires and NodeSlow is pending."""
     folder = tmp_path_factory.mktemp("prometheus")
     (folder / "prometheus.yaml").write_text(CONFIG)
@@ -51,63 +49,50 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process.wait(20)
 
 
-def asked(settings: BlockersSettings) -> tuple[Answer, ...]:
-    async def ask() -> tuple[Answer, ...]:
+def asked(settings):
+    async def ask():
         async with aiohttp.ClientSession() as session:
             return await blockers.ask(settings, session)
 
     return asyncio.run(ask())
 
 
-QUERIES = {
-    "nothing": ("absent(up) * 0 > 1", True, "returns nothing"),
-    "something": (
-        'label_replace(vector(1), "node", "n1", "", "")',
-        False,
-        'returns {"node": "n1"}',
-    ),
-    "a scalar": ("1", False, "returns {}"),
-    "wrong": ("sum(", None, "HTTP 400"),
-}
+QUESTIONS = {
+    "a query that returns nothing": ({"queries": ["absent(up) * 0 > 1"]}, True, "returns nothing"),
+    "... something": (
+        {"queries": ['label_replace(vector(1), "node", "n1", "", "")']}, False, 'returns {"node": "n1"}'),
+    "... a scalar": ({"queries": ["1"]}, False, "returns {}"),
+    "... that cannot be read": ({"queries": ["sum("]}, None, "HTTP 400"),
+    "an alert that fires": ({"alerts": "NodeDown"}, False, "NodeDown fires"),
+    "... that is pending": ({"alerts": "NodeSlow"}, True, "none fires"),
+    "a part of its name": ({"alerts": "Node"}, True, "none fires"),
+    "any": ({"alerts": "Node.*"}, False, "NodeDown fires"),
+    "no regular expression": ({"alerts": "("}, None, "gave no usable answer"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("query", "free", "words"), QUERIES.values(), ids=QUERIES)
-def test_query(prometheus: str, query: str, free: bool | None, words: str) -> None:
-    """Whatever a query returns blocks; one that cannot be read was not answered."""
-    (answer,) = asked(BlockersSettings(prometheus_url=prometheus, queries=(query,)))
+@pytest.mark.parametrize(("asks", "free", "words"), QUESTIONS.values(), ids=QUESTIONS)
+def test_question(prometheus, asks, free, words):
+    """Whatever a query returns blocks, and an alert that fires whose whole name matches; what cannot be read was not answered."""
+    settings = BlockersSettings.model_validate({"prometheus_url": prometheus, **asks})
+    (answer,) = asked(settings)
     assert (answer.allows, words in answer.text) == (free, True), answer
 
 
-ALERTS = {
-    "fires": ("NodeDown", False, "NodeDown fires"),
-    "is pending": ("NodeSlow", True, "none fires"),
-    "a part of the name": ("Node", True, "none fires"),
-    "any": ("Node.*", False, "NodeDown fires"),
-    "no regular expression": ("(", None, "gave no usable answer"),
-}
-
-
-@pytest.mark.parametrize(("alerts", "free", "words"), ALERTS.values(), ids=ALERTS)
-def test_alerts(prometheus: str, alerts: str, free: bool | None, words: str) -> None:
-    """A firing alert whose whole name matches blocks; a pending one does not."""
-    (answer,) = asked(BlockersSettings(prometheus_url=prometheus, alerts=alerts))
-    assert (answer.allows, words in answer.text) == (free, True), answer
-
-
-async def _silent(request: web.Request) -> web.StreamResponse:
+async def _silent(request):
     await asyncio.sleep(60)
     raise AssertionError("the client has gone")
 
 
-async def _endless(request: web.Request) -> web.StreamResponse:
+async def _endless(request):
     response = web.StreamResponse()
     await response.prepare(request)
     while True:
         await response.write(b"[" * 65536)
 
 
-def _says(body: str, status: int = 200) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    async def handler(request: web.Request) -> web.StreamResponse:
+def _says(body, status=200):
+    async def handler(request):
         headers = {"Location": "/api/v1/other"} if status == 302 else None
         return web.Response(text=body, status=status, headers=headers)
 
@@ -130,64 +115,45 @@ BAD = {
 }  # fmt: skip
 
 
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+async def told_by(handler, **asks):
+    """What is made of the answers of a server like that."""
+    app = web.Application()
+    app.router.add_get("/api/v1/{what}", handler)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+        settings = BlockersSettings(prometheus_url=url, timeout_seconds=1, **asks)
+        async with aiohttp.ClientSession() as session:
+            return await blockers.ask(settings, session)
+    finally:
+        await runner.cleanup()
+
+
 @pytest.mark.parametrize(("handler", "words"), BAD.values(), ids=BAD)
-def test_bad_answer_is_no_answer(
-    handler: Callable[[web.Request], Awaitable[web.StreamResponse]], words: str
-) -> None:
+async def test_bad_answer_is_no_answer(handler, words):
     """An error, a lie and silence all leave it unknown, within the timeout."""
-
-    async def ask() -> tuple[Answer, ...]:
-        app = web.Application()
-        app.router.add_get("/api/v1/{what}", handler)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, "127.0.0.1", 0)
-            await site.start()
-            host, port = runner.addresses[0][:2]
-            settings = BlockersSettings(
-                prometheus_url=f"http://{host}:{port}/",
-                queries=("up",),
-                alerts="x",
-                timeout_seconds=1,
-            )
-            async with aiohttp.ClientSession() as session:
-                return await blockers.ask(settings, session)
-        finally:
-            await runner.cleanup()
-
-    answers = asyncio.run(ask())
+    answers = await told_by(handler, queries=("up",), alerts="x")
     assert [answer.allows for answer in answers] == [None, None]
     assert words in answers[0].text
 
 
-def test_token_is_sent_and_never_told(tmp_path: Path) -> None:
+async def test_token_is_sent_and_never_told(tmp_path):
     """The bearer token comes from its file at each question; without the file nothing is asked."""
-    token = tmp_path / "token"
+    token, seen = tmp_path / "token", []
     token.write_text("s3cret\n")
-    seen: list[str] = []
 
-    async def ask() -> tuple[Answer, ...]:
-        async def handler(request: web.Request) -> web.StreamResponse:
-            seen.append(request.headers["Authorization"])
-            return web.Response(status=403)
+    async def handler(request):
+        seen.append(request.headers["Authorization"])
+        return web.Response(status=403)
 
-        app = web.Application()
-        app.router.add_get("/api/v1/query", handler)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-            settings = BlockersSettings(prometheus_url=url, queries=("up",), token_file=token)
-            async with aiohttp.ClientSession() as session:
-                refused = await blockers.ask(settings, session)
-                token.unlink()
-                return (*refused, *await blockers.ask(settings, session))
-        finally:
-            await runner.cleanup()
-
-    answers = asyncio.run(ask())
+    answers = [*await told_by(handler, queries=("up",), token_file=token)]
+    token.unlink()
+    answers += await told_by(handler, queries=("up",), token_file=token)
     assert seen == ["Bearer s3cret"]
     assert [answer.allows for answer in answers] == [None, None]
     assert "s3cret" not in str(answers)

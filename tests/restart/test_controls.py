@@ -1,7 +1,6 @@
 """What operators have set holds over starts, damage and other programs; what cannot be read holds nothing open."""
 
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,14 +15,14 @@ from vllm_watch.state.journal import Journal
 NOW = 1_790_000_000.0
 
 
-async def loaded(folder: Path, version: str = "1", t: float = NOW) -> tuple[Controls, Journal]:
+async def loaded(folder, version="1", t=NOW):
     journal = Journal(folder)
     controls = Controls(journal, version)
     await controls.load(t)
     return controls, journal
 
 
-async def test_holds_over_a_start(tmp_path: Path) -> None:
+async def test_holds_over_a_start(tmp_path):
     """A pause, a silence, a closed breaker and the version's first day are read again."""
     controls, journal = await loaded(tmp_path)
     assert controls.known
@@ -40,7 +39,7 @@ async def test_holds_over_a_start(tmp_path: Path) -> None:
     await journal.close()
 
 
-async def test_ends_by_time_or_by_a_person(tmp_path: Path) -> None:
+async def test_ends_by_time_or_by_a_person(tmp_path):
     """At its last moment a pause or a silence is over; a pause without an end needs a person."""
     controls, journal = await loaded(tmp_path)
     await controls.silence("i1", "ana", "known", NOW + 60)
@@ -55,7 +54,7 @@ async def test_ends_by_time_or_by_a_person(tmp_path: Path) -> None:
     await journal.close()
 
 
-async def test_each_version_has_its_first_day(tmp_path: Path) -> None:
+async def test_each_version_has_its_first_day(tmp_path):
     """An upgrade looks on again; going back to a version that was here does not."""
     for version, t, first_t in (("1", NOW, NOW), ("2", NOW + 9, NOW + 9), ("1", NOW + 20, NOW)):
         controls, journal = await loaded(tmp_path, version, t)
@@ -63,7 +62,7 @@ async def test_each_version_has_its_first_day(tmp_path: Path) -> None:
         await journal.close()
 
 
-async def test_silences_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silences_are_bounded(tmp_path, monkeypatch):
     """Beyond the bound the one that ends first goes; the same again is no new one."""
     monkeypatch.setattr(controls_module, "SILENCES_MAX", 2)
     controls, journal = await loaded(tmp_path)
@@ -77,7 +76,7 @@ async def test_silences_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     await journal.close()
 
 
-async def test_what_is_not_kept_does_not_hold(tmp_path: Path) -> None:
+async def test_what_is_not_kept_does_not_hold(tmp_path):
     """Where nothing can be read or written nothing is known, and a person is told that it did not take."""
     (tmp_path / "file").write_text("")
     controls, journal = await loaded(tmp_path / "file")
@@ -88,7 +87,7 @@ async def test_what_is_not_kept_does_not_hold(tmp_path: Path) -> None:
     await journal.close()
 
 
-async def test_known_no_more(tmp_path: Path) -> None:
+async def test_known_no_more(tmp_path):
     """What was read once is not known for ever: a file that cannot be read any more may say otherwise."""
     controls, journal = await loaded(tmp_path)
     (tmp_path / "other").write_bytes(b"no SQLite at all" * 300)
@@ -98,7 +97,7 @@ async def test_known_no_more(tmp_path: Path) -> None:
     await journal.close()
 
 
-async def test_damage_while_we_run(tmp_path: Path) -> None:
+async def test_damage_while_we_run(tmp_path):
     """The history is lost and a person must resume; what operators have set still holds, on the new file too."""
     controls, journal = await loaded(tmp_path)
     await controls.set_pause(Pause(actor="ana", reason="migration"))
@@ -129,7 +128,7 @@ ODD: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("said", ODD.values(), ids=ODD)
-async def test_odd_pause_is_a_pause(tmp_path: Path, said: dict[str, Any]) -> None:
+async def test_odd_pause_is_a_pause(tmp_path, said):
     """An entry that something else wrote holds all the same."""
     controls, journal = await loaded(tmp_path)
     await journal.set("pause", said)

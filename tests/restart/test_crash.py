@@ -6,73 +6,45 @@ them, killed there, and a second watcher starts on the same folder, with the sam
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.restart.watcher import Watchers, on_disk
-from tests.restart.world import Server
-from vllm_watch.state.attempt import Attempt
+from tests.restart.world import hanging
 
 KILLED = -9
 AT_ONCE = 3  # most of a run is waiting
 
 
-@dataclass
-class Crash:
+def _crash(watchers, folder, point):
     """One point, and what two watchers left there."""
-
-    point: str
-    status: int  # of the first
-    again: int  # of the second
-    was: str | None  # state on disk between the two; None: nothing was written
-    calls_before: int  # of the hook, by the first
-    called: list[tuple[str, str]]  # of both: attempt, PID of the watcher
-    ended: list[str]  # attempts that ended a server
-    checks: list[str]  # what stood against the request when the second first decided
-    written: list[tuple[str, str]]  # ids and states that the second wrote
-    attempts: tuple[Attempt, ...]  # at last
-    at_calls: list[str]  # states on disk when the hook was called
-    evidence: list[str]
-    serves: bool  # does the server, at last?
-    log: str
-
-    @property
-    def first(self) -> Attempt | None:
-        return self.attempts[0] if self.was is not None else None
-
-
-def _crash(watchers: Watchers, folder: Path, point: str) -> Crash:
-    folder.mkdir()
-    server = Server(folder)
-    server.start()
-    server.hang()
-    try:
+    with hanging(folder) as server:
         status = watchers.run(server, point)
         between, calls = on_disk(folder), len(server.lines("called"))
         again = watchers.run(server, "")
         said = json.loads((folder / "report").read_text()) if again == 0 else {}
-        return Crash(
-            point=point, status=status, again=again,
-            was=between[0].state if between else None, calls_before=calls,
-            called=[tuple(line.split()) for line in server.lines("called")],
-            ended=server.lines("ended"), checks=said.get("checks", []),
-            written=[tuple(each) for each in said.get("written", [])],
-            attempts=on_disk(folder),
-            at_calls=server.lines("on_disk"),
+        attempts = on_disk(folder)
+        return SimpleNamespace(
+            point=point, status=status, again=again,  # of the first and of the second
+            was=between[0].state if between else None,  # state on disk between the two; None: nothing was written
+            first=attempts[0] if between else None,
+            attempts=attempts,  # at last
+            calls_before=calls,  # of the hook, by the first
+            called=[tuple(line.split()) for line in server.lines("called")],  # of both: attempt, PID of the watcher
+            ended=server.lines("ended"),  # attempts that ended a server
+            checks=said.get("checks", []),  # what stood against the request when the second first decided
+            written=[tuple(each) for each in said.get("written", [])],  # ids and states that the second wrote
+            at_calls=server.lines("on_disk"),  # states on disk when the hook was called
             evidence=sorted(each.name for each in (folder / "evidence").glob("*")),
-            serves=server.signals().state == "serving",
+            serves=server.signals().state == "serving",  # at last
             log=(folder / "log").read_text(),
         )  # fmt: skip
-    finally:
-        server.end_all()
 
 
 @pytest.fixture(scope="module")
-def crashes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Crash]]:
+def crashes(tmp_path_factory):
     """What came of a crash at each point of an attempt."""
     folder = tmp_path_factory.mktemp("crashes")
     pool = [Watchers() for _ in range(AT_ONCE)]
@@ -84,7 +56,7 @@ def crashes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Crash]]:
         # How often a lock is renewed is a matter of how long the run takes: the first time stands for all.
         points = [each for each in points if "lock.renew" not in each or each.endswith(" 1")]
 
-        def share(number: int) -> list[Crash]:
+        def share(number):
             mine = range(number, len(points), AT_ONCE)
             return [_crash(pool[number], folder / str(each), points[each]) for each in mine]
 
@@ -95,19 +67,12 @@ def crashes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Crash]]:
             each.close()
 
 
-def test_every_point_was_reached(crashes: list[Crash]) -> None:
+def test_every_point_was_reached(crashes):
     """Each watcher died where it was told to, the next one came to an end, and no step was left out."""
     assert {crash.point: crash.status for crash in crashes if crash.status != KILLED} == {}
     assert {crash.point: crash.log[-2000:] for crash in crashes if crash.again != 0} == {}
     passed = Counter(crash.point.rsplit(" ", 1)[0] for crash in crashes)
-    for step in (
-        "write",
-        "hook.refusal",
-        "hook.restart",
-        "lock.acquire",
-        "targets.next_scrape",
-        "evidence.keep",
-    ):
+    for step in ("write", "hook.refusal", "hook.restart", "lock.acquire", "targets.next_scrape", "evidence.keep"):  # fmt: skip
         assert passed[f"before {step}"] == passed[f"after {step}"] > 0
     assert passed["before write"] >= 4  # intent, calling, verifying, its end
     assert {"hook called", "hook ended", "hook started"} <= set(passed)
@@ -115,7 +80,7 @@ def test_every_point_was_reached(crashes: list[Crash]) -> None:
     assert states == {None, "intent", "calling", "verifying", "helped"}
 
 
-def test_hook_is_never_called_again(crashes: list[Crash]) -> None:
+def test_hook_is_never_called_again(crashes):
     """No attempt is known to two watchers' hooks, and no server is ended twice."""
     for crash in crashes:
         callers = {attempt: {pid for id_, pid in crash.called if id_ == attempt}
@@ -126,12 +91,12 @@ def test_hook_is_never_called_again(crashes: list[Crash]) -> None:
             assert len(crash.called) == crash.calls_before, crash
 
 
-def test_call_is_on_the_disk_before_it_is_made(crashes: list[Crash]) -> None:
+def test_call_is_on_the_disk_before_it_is_made(crashes):
     """A next watcher would have found at each call that it might have been made."""
     assert {state for crash in crashes for state in crash.at_calls} == {"calling"}
 
 
-def test_what_was_not_called_is_cancelled(crashes: list[Crash]) -> None:
+def test_what_was_not_called_is_cancelled(crashes):
     """An intent is given up, costs nothing, and the request, which still stands, is fulfilled once."""
     for crash in crashes:
         if crash.was == "intent":
@@ -142,7 +107,7 @@ def test_what_was_not_called_is_cancelled(crashes: list[Crash]) -> None:
             assert [each.state for each in crash.attempts] == ["helped"], crash
 
 
-def test_what_may_have_been_called_is_uncertain_and_verified(crashes: list[Crash]) -> None:
+def test_what_may_have_been_called_is_uncertain_and_verified(crashes):
     """Between intent and outcome: it is said loudly, the breaker opens, and it is seen what came of it."""
     for crash in (crash for crash in crashes if crash.was == "calling"):
         assert crash.first is not None
@@ -158,7 +123,7 @@ def test_what_may_have_been_called_is_uncertain_and_verified(crashes: list[Crash
         assert crash.serves == done or "lock.renew" in crash.point, crash
 
 
-def test_verification_goes_on(crashes: list[Crash]) -> None:
+def test_verification_goes_on(crashes):
     """What had been called for certain ends as if nothing had happened."""
     found = [crash for crash in crashes if crash.was == "verifying"]
     assert found
@@ -167,7 +132,7 @@ def test_verification_goes_on(crashes: list[Crash]) -> None:
         assert "under_way" in crash.checks, crash
 
 
-def test_budget_is_never_refilled(crashes: list[Crash]) -> None:
+def test_budget_is_never_refilled(crashes):
     """Whatever may have touched the server counts, for the next run as well."""
     for crash in crashes:
         spent = [each for each in crash.attempts if each.spent]
@@ -178,7 +143,7 @@ def test_budget_is_never_refilled(crashes: list[Crash]) -> None:
             assert crash.first.called_t == spent[0].called_t
 
 
-def test_evidence_is_whole(crashes: list[Crash]) -> None:
+def test_evidence_is_whole(crashes):
     """One archive for each attempt that came so far, and none that is half written."""
     for crash in crashes:
         assert set(crash.evidence) <= {f"{each.target}-{each.id}.tar" for each in crash.attempts}, (

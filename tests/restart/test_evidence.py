@@ -4,36 +4,34 @@ import asyncio
 import os
 import subprocess
 import tarfile
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from vllm_watch.restart import evidence
 
 
-async def part(*chunks: bytes) -> AsyncIterator[bytes]:
+async def part(*chunks):
     for chunk in chunks:
         yield chunk
 
 
-async def broken() -> AsyncIterator[bytes]:
+async def broken():
     yield b"half"
     raise OSError("no such device")
 
 
-async def hanging() -> AsyncIterator[bytes]:
+async def hanging():
     yield b"half"
     await asyncio.Event().wait()
 
 
-def read(path: Path) -> dict[str, bytes]:
+def read(path):
     """What is in an archive, by name."""
     with tarfile.open(path) as archive:
-        return {each.name: archive.extractfile(each).read() for each in archive.getmembers()}  # type: ignore[union-attr]
+        return {each.name: archive.extractfile(each).read() for each in archive.getmembers()}
 
 
-async def test_archive_holds_all_parts_for_the_owner_only(tmp_path: Path) -> None:
+async def test_archive_holds_all_parts_for_the_owner_only(tmp_path):
     """A folder of the attempt's name, in order, readable by nobody else."""
     parts = {"recording.jsonl": part(b"a", b"b"), "verdicts.json": part(b"{}")}
     path = await evidence.write(tmp_path / "deep" / "evidence", "a1", parts)
@@ -42,9 +40,7 @@ async def test_archive_holds_all_parts_for_the_owner_only(tmp_path: Path) -> Non
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
-async def test_part_that_fails_hangs_or_is_too_large_costs_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_part_that_fails_hangs_or_is_too_large_costs_no_other(tmp_path, monkeypatch):
     """What is missing is named with why, and what came after it is there."""
     monkeypatch.setattr(evidence, "PART_SECONDS", 1.0)
     monkeypatch.setattr(evidence, "BYTES_MAX", 10)
@@ -61,9 +57,7 @@ async def test_part_that_fails_hangs_or_is_too_large_costs_no_other(
     assert kept == {"a1/a": b"12345", "a1/b": b"67890"}
 
 
-async def test_many_that_hang_are_waited_for_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_many_that_hang_are_waited_for_together(tmp_path, monkeypatch):
     """The restart waits only so long: what came in time is written within it."""
     monkeypatch.setattr(evidence, "PART_SECONDS", 1.0)
     monkeypatch.setattr(evidence, "ALL_SECONDS", 2.5)
@@ -74,7 +68,7 @@ async def test_many_that_hang_are_waited_for_together(
     assert len(kept["a1/missing.txt"].splitlines()) == 50
 
 
-async def test_oldest_go(tmp_path: Path) -> None:
+async def test_oldest_go(tmp_path):
     """The last so many stay, whatever else is in the folder."""
     (tmp_path / "note.txt").write_text("a person's")
     for number in range(evidence.BUNDLES_MAX + 3):
@@ -96,7 +90,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize(("name", "file"), NAMES.items(), ids=range(len(NAMES)))
-async def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str, file: str) -> None:
+async def test_no_name_leads_out_of_the_folder(tmp_path, name, file):
     """An attempt's or a part's name is text, and no path."""
     folder = tmp_path / "evidence"
     path = await evidence.write(folder, name, {name: part(b"x")})
@@ -107,7 +101,7 @@ async def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str, file: 
     assert [each.name for each in tmp_path.iterdir()] == ["evidence"]
 
 
-async def test_link_is_not_followed(tmp_path: Path) -> None:
+async def test_link_is_not_followed(tmp_path):
     """Who may write into the folder cannot have another file overwritten."""
     victim = tmp_path / "victim"
     victim.write_text("untouched")
@@ -121,7 +115,7 @@ async def test_link_is_not_followed(tmp_path: Path) -> None:
     assert read(path) == {"a1/a": b"x"}
 
 
-async def test_full_disk_keeps_nothing_half(tmp_path: Path) -> None:
+async def test_full_disk_keeps_nothing_half(tmp_path):
     """What does not fit is taken away again: the journal may be on the same disk."""
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]
     mounted = subprocess.run(mount, capture_output=True, check=False)

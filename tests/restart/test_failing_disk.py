@@ -7,21 +7,19 @@ Full: a file system of 400 KiB, filled up. Failing or read-only: a library betwe
 import json
 import subprocess
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 
 from tests.restart.dispatching import Story
 from tests.restart.watcher import Watchers, on_disk
-from tests.restart.world import Server
+from tests.restart.world import hanging
 from tests.state.test_journal import ATTEMPT
 from vllm_watch.restart import dispatcher
-from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal
 
 SOURCE = Path(__file__).parent / "failing_disk.c"
@@ -34,27 +32,8 @@ WRITES = ("version", "decision", "intent", "calling", "verifying", "helped")
 """What an attempt writes, in order."""
 
 
-@dataclass
-class Trouble:
-    """One fault at one write, which lasts until nothing more happens."""
-
-    fault: str
-    write: str  # one of WRITES
-    status: int  # of the watcher
-    broken: dict[str, Any]  # what was so while the disk was broken
-    at_calls: list[str]  # states on disk when the hook was called
-    ended: list[str]  # attempts that ended a server
-    attempts: tuple[Attempt, ...]  # once the disk was mended
-    log: str  # of the watcher, to the end
-
-    @property
-    def called(self) -> bool:
-        """Was the hook called before the disk broke?"""
-        return self.write in ("verifying", "helped")
-
-
 @contextmanager
-def small(folder: Path, fault: str) -> Iterator[None]:
+def small(folder, fault):
     """The state folder, on a file system that can be filled where it is to be full."""
     folder.mkdir()
     if fault != "ENOSPC":
@@ -70,27 +49,24 @@ def small(folder: Path, fault: str) -> Iterator[None]:
         subprocess.run(["umount", "-l", folder], check=True)
 
 
-def _trouble(watchers: Watchers, folder: Path, fault: str, number: int) -> Trouble:
-    folder.mkdir()
-    server = Server(folder)
-    server.start()
-    server.hang()
-    try:
-        with small(folder / "state", fault):
-            status = watchers.run(server, f"before write {number + 1}", fault)
-            log = (folder / "log").read_text()
-            said = json.loads((folder / "report").read_text()) if status == 0 else {}
-            return Trouble(
-                fault=fault, write=WRITES[number], status=status, broken=said.get("broken", {}),
-                at_calls=server.lines("on_disk"), ended=server.lines("ended"),
-                attempts=on_disk(folder) if status == 0 else (), log=log,
-            )  # fmt: skip
-    finally:
-        server.end_all()
+def _trouble(watchers, folder, fault, number):
+    """One fault at one write, which lasts until nothing more happens."""
+    with hanging(folder) as server, small(folder / "state", fault):
+        status = watchers.run(server, f"before write {number + 1}", fault)
+        log = (folder / "log").read_text()
+        said = json.loads((folder / "report").read_text()) if status == 0 else {}
+        return SimpleNamespace(
+            fault=fault, write=WRITES[number], status=status, log=log,
+            called=WRITES[number] in ("verifying", "helped"),  # the hook, before the disk broke
+            broken=said.get("broken", {}),  # what was so while the disk was broken
+            at_calls=server.lines("on_disk"),  # states on disk when the hook was called
+            ended=server.lines("ended"),  # attempts that ended a server
+            attempts=on_disk(folder) if status == 0 else (),  # once the disk was mended
+        )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Watchers]]:
+def pool(tmp_path_factory):
     """Programs whose disk can be made to fail."""
     folder = tmp_path_factory.mktemp("shim")
     shim = folder / "failing_disk.so"
@@ -106,12 +82,12 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Watchers]]:
 
 
 @pytest.fixture(scope="module")
-def troubles(pool: list[Watchers], tmp_path_factory: pytest.TempPathFactory) -> list[Trouble]:
+def troubles(pool, tmp_path_factory):
     """What came of each fault at each write."""
     folder = tmp_path_factory.mktemp("troubles")
     cases = [(fault, number) for fault in FAULTS for number in range(len(WRITES))]
 
-    def share(mine: int) -> list[Trouble]:
+    def share(mine):
         return [
             _trouble(pool[mine], folder / f"{fault}-{number}", fault, number)
             for fault, number in cases[mine::AT_ONCE]
@@ -121,7 +97,7 @@ def troubles(pool: list[Watchers], tmp_path_factory: pytest.TempPathFactory) -> 
         return [trouble for some in threads.map(share, range(AT_ONCE)) for trouble in some]
 
 
-def test_every_fault_was_lived_through(troubles: list[Trouble]) -> None:
+def test_every_fault_was_lived_through(troubles):
     """No watcher fell over, and once the disk was mended each came to the same end, without a new start."""
     assert {(each.fault, each.write): each.log for each in troubles if each.status != 0} == {}
     for trouble in troubles:
@@ -129,7 +105,7 @@ def test_every_fault_was_lived_through(troubles: list[Trouble]) -> None:
         assert not any(each.open for each in trouble.attempts), trouble
 
 
-def test_nothing_is_done_that_is_not_written(troubles: list[Trouble]) -> None:
+def test_nothing_is_done_that_is_not_written(troubles):
     """Whatever breaks, a next watcher would have known of each call before it was made."""
     for trouble in troubles:
         assert set(trouble.at_calls) == {"calling"}, trouble
@@ -137,7 +113,7 @@ def test_nothing_is_done_that_is_not_written(troubles: list[Trouble]) -> None:
             assert trouble.broken["called"] == 0, trouble
 
 
-def test_request_waits_for_the_disk_and_it_is_said(troubles: list[Trouble]) -> None:
+def test_request_waits_for_the_disk_and_it_is_said(troubles):
     """Before the call there is no act; it is an error in the log or a refusal that names the journal."""
     for trouble in troubles:
         if not trouble.called and trouble.fault != "ENOSPC":
@@ -146,7 +122,7 @@ def test_request_waits_for_the_disk_and_it_is_said(troubles: list[Trouble]) -> N
             assert any(each in trouble.log for each in said), trouble
 
 
-def test_what_was_done_goes_on_and_is_written_later(troubles: list[Trouble]) -> None:
+def test_what_was_done_goes_on_and_is_written_later(troubles):
     """After the call it is verified all the same, the trouble is an error in the log, and the end is kept."""
     for trouble in (trouble for trouble in troubles if trouble.called):
         assert trouble.broken == {"state": "helped", "called": 2, "waiting": 0}, trouble
@@ -155,32 +131,24 @@ def test_what_was_done_goes_on_and_is_written_later(troubles: list[Trouble]) -> 
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_watcher_that_dies_with_a_broken_disk(
-    pool: list[Watchers], tmp_path: Path, fault: str
-) -> None:
+def test_watcher_that_dies_with_a_broken_disk(pool, server, tmp_path, fault):
     """The disk says at least that the hook may have been called: the next one verifies, and calls nothing."""
-    server = Server(tmp_path)
-    server.start()
-    server.hang()
-    try:
-        with small(tmp_path / "state", fault):
-            point = f"before write {WRITES.index('verifying') + 1}"
-            assert pool[0].run(server, point, fault, dies=True) == -9
-            for name in ("fault", "state/filler"):
-                (tmp_path / name).unlink(missing_ok=True)
-            (left,) = on_disk(tmp_path)
-            # What was not flushed may be there or not; what was said to be there is.
-            assert left.state in ("calling", "verifying", "helped")
-            called = server.lines("called")
-            assert pool[0].run(server, "") == 0
-            (ended,) = on_disk(tmp_path)
-            assert (ended.state, ended.called_t) == ("helped", left.called_t)
-            assert server.lines("called") == called
-    finally:
-        server.end_all()
+    with small(tmp_path / "state", fault):
+        point = f"before write {WRITES.index('verifying') + 1}"
+        assert pool[0].run(server, point, fault, dies=True) == -9
+        for name in ("fault", "state/filler"):
+            (tmp_path / name).unlink(missing_ok=True)
+        (left,) = on_disk(tmp_path)
+        # What was not flushed may be there or not; what was said to be there is.
+        assert left.state in ("calling", "verifying", "helped")
+        called = server.lines("called")
+        assert pool[0].run(server, "") == 0
+        (ended,) = on_disk(tmp_path)
+        assert (ended.state, ended.called_t) == ("helped", left.called_t)
+        assert server.lines("called") == called
 
 
-async def test_read_only_at_the_start(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_read_only_at_the_start(server, monkeypatch):
     """A file system that is mounted read-only refuses; once it can be written it goes on, with what was left."""
     monkeypatch.setattr(dispatcher, "ASK_SECONDS", 0.05)
     state = server.folder / "state"
@@ -198,11 +166,11 @@ async def test_read_only_at_the_start(server: Server, monkeypatch: pytest.Monkey
         assert server.lines("called") == []
 
 
-def remount(folder: Path, how: str) -> None:
+def remount(folder, how):
     subprocess.run(["mount", "-o", f"remount,{how}", str(folder)], check=True)
 
 
-def test_never_twice(troubles: list[Trouble]) -> None:
+def test_never_twice(troubles):
     """No fault makes a second restart of one, or refills the budget."""
     for trouble in troubles:
         assert len(trouble.ended) == 1, trouble

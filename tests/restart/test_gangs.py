@@ -1,9 +1,7 @@
 """Ranks that step together are restarted all, or none is: by one attempt, and none twice."""
 
-from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +9,7 @@ import pytest
 from tests.restart.dispatching import Story
 from tests.restart.test_crash import KILLED
 from tests.restart.watcher import Watchers, on_disk
-from tests.restart.world import MATE, REQUEST, Server, command
+from tests.restart.world import MATE, REQUEST, Server, command, hanging
 from vllm_watch.restart import guard, restart, verify
 from vllm_watch.restart.facts import Peers
 from vllm_watch.settings.restart import LockSettings
@@ -19,7 +17,7 @@ from vllm_watch.settings.target import TargetConfig
 
 
 @pytest.fixture
-def mate(tmp_path: Path) -> Iterator[Server]:
+def mate(tmp_path):
     """The other rank: it has nothing to do and reads healthy."""
     (tmp_path / "mate").mkdir()
     mate = Server(tmp_path / "mate")
@@ -31,7 +29,7 @@ def mate(tmp_path: Path) -> Iterator[Server]:
 class Gang(Story):
     """Two ranks, one of which hangs."""
 
-    def __init__(self, server: Server, mate: Server, script: str = "restarts", **kept: Any) -> None:
+    def __init__(self, server, mate, script="restarts", **kept):
         settings = kept.pop("mate_settings", {})
         super().__init__(server, **kept)
         self.world.add_mate(mate, **settings)
@@ -39,25 +37,26 @@ class Gang(Story):
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch):
     monkeypatch.setattr(restart, "RETRY_SECONDS", 0.05)
     monkeypatch.setattr(verify, "STOP_SECONDS", 0.5)
 
 
 @pytest.fixture
-def idle(monkeypatch: pytest.MonkeyPatch) -> None:
+def idle(monkeypatch):
     """Of the servers here, one that runs reads `serving`: in these tests it has nothing to do."""
-    signals = Server.signals
+    signals, read = Server.signals, {"serving": "idle"}
 
-    def as_idle(self: Server, fresh_ratio: float | None = 1.0) -> Any:
+    def as_idle(self, fresh_ratio=1.0):
         found = signals(self, fresh_ratio)
-        return replace(found, state="idle") if found.state == "serving" else found
+        return replace(found, state=read.get(found.state, found.state))
 
     monkeypatch.setattr(Server, "signals", as_idle)
+    return read
 
 
 @pytest.mark.usefixtures("idle")
-async def test_a_gang_is_one_server_of_its_group(server: Server, mate: Server) -> None:
+async def test_a_gang_is_one_server_of_its_group(server, mate):
     """No rank is a peer that would be left to serve."""
     async with Gang(server, mate) as story:
         for name in ("chat-0", MATE):
@@ -67,7 +66,7 @@ async def test_a_gang_is_one_server_of_its_group(server: Server, mate: Server) -
 
 
 @pytest.mark.usefixtures("idle")
-async def test_one_attempt_restarts_every_rank(server: Server, mate: Server) -> None:
+async def test_one_attempt_restarts_every_rank(server, mate):
     """One intent that names both, one unit of the budget, and an id of its own for each call."""
     async with Gang(server, mate) as story:
         story.dispatcher.submit(REQUEST)
@@ -95,19 +94,10 @@ AGAINST: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", AGAINST)
-async def test_what_is_against_one_is_against_all(
-    server: Server, mate: Server, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_against_one_is_against_all(server, mate, name, idle):
     """No hook is called, of none of them."""
     settings, text = AGAINST[name]
-    state = settings.get("state", "idle")
-    signals = Server.signals
-
-    def as_told(self: Server, fresh_ratio: float | None = 1.0) -> Any:
-        found = signals(self, fresh_ratio)
-        return replace(found, state=state) if self is mate else found
-
-    monkeypatch.setattr(Server, "signals", as_told)
+    idle["serving"] = settings.get("state", "idle")
     mate_settings = {key: value for key, value in settings.items() if key != "state"}
     async with Gang(server, mate, mate_settings=mate_settings) as story:
         decision = await story.decided()
@@ -117,7 +107,7 @@ async def test_what_is_against_one_is_against_all(
 
 
 @pytest.mark.usefixtures("idle")
-async def test_a_hook_that_failed_for_one_is_told(server: Server, mate: Server) -> None:
+async def test_a_hook_that_failed_for_one_is_told(server, mate):
     """The other has been restarted: this one is called again, and then it is for a person."""
     async with Gang(server, mate, script="always busy") as story:
         story.dispatcher.submit(REQUEST)
@@ -130,15 +120,13 @@ async def test_a_hook_that_failed_for_one_is_told(server: Server, mate: Server) 
         )
 
 
-async def test_a_gang_that_changed_is_decided_anew(
-    server: Server, mate: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("idle")
+async def test_a_gang_that_changed_is_decided_anew(server, mate, monkeypatch):
     """Who left while requests finished is not restarted, nor are the others alone."""
-    monkeypatch.setattr(Server, "signals", _idle_then(mate))
     async with Gang(server, mate) as story:
         gone = story.world.evidence.keep
 
-        async def keep(attempt: Any) -> Any:
+        async def keep(attempt):
             story.world.targets.managed.pop(MATE, None)
             return await gone(attempt)
 
@@ -150,21 +138,11 @@ async def test_a_gang_that_changed_is_decided_anew(
         assert (server.lines("called"), mate.lines("called")) == ([], [])
 
 
-def _idle_then(mate: Server) -> Any:
-    signals = Server.signals
-
-    def read(self: Server, fresh_ratio: float | None = 1.0) -> Any:
-        found = signals(self, fresh_ratio)
-        return replace(found, state="idle") if self is mate else found
-
-    return read
-
-
 POINTS = ("before hook.restart 1", "hook called 1", "mate called", "after hook.restart 1")
 """Before the first call, within each of them, and between them."""
 
 
-def test_killed_at_any_call_no_rank_is_called_twice(tmp_path: Path) -> None:
+def test_killed_at_any_call_no_rank_is_called_twice(tmp_path):
     """The next watcher says that each may have been restarted, calls none, and leaves it to a person."""
     pool = Watchers(), Watchers()
     try:
@@ -180,22 +158,15 @@ def test_killed_at_any_call_no_rank_is_called_twice(tmp_path: Path) -> None:
             each.close()
 
 
-def _kill_at(watchers: Watchers, tmp_path: Path, points: Sequence[str]) -> None:
+def _kill_at(watchers, tmp_path, points):
     for point in points:
         folder = tmp_path / point.replace(" ", "-")
-        (folder / "mate").mkdir(parents=True)
-        servers = Server(folder), Server(folder / "mate")
-        try:
-            for each in servers:
-                each.start()
-                each.hang()
+        with hanging(folder) as server, hanging(folder / "mate") as mate:
+            servers = server, mate
             assert watchers.run(servers[0], point) == KILLED, point
             assert watchers.run(servers[0], "") == 0, point
             # A hook outlives the watcher that called it, so its line may come late; a second call has one of its own.
             assert all(len(each.lines("called")) <= 1 for each in servers), point
-        finally:
-            for each in servers:
-                each.end_all()
         (attempt,) = on_disk(folder)
         assert attempt.names == ("chat-0", MATE), point
         assert attempt.state in ("did_not_help", "helped", "uncertain"), point

@@ -17,12 +17,11 @@ import time
 from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 
-import yaml
-
 from tests.kubernetes_api import FakeKubernetes, certified
 from tests.restart.forked_daemon import Daemons
-from tests.restart.kill_engines import KINDS, Engine, Forks
-from tests.restart.site import SERVER, TOKEN, ask, is_up, plan
+from tests.restart.kill_engines import KINDS, Engine
+from tests.restart.site import SERVER, ask, configured, is_up, plan
+from tests.restart.world import Forking
 from vllm_watch.state import file
 
 KILLS = int(os.environ.get("VLLM_WATCH_TEST_KILLS", "2"))
@@ -58,37 +57,17 @@ class Watcher:
         self._path = self._configure(restart)
 
     def _configure(self, restart):
-        token = self.folder / "token"
-        token.write_text(TOKEN)
-        token.chmod(0o600)
-        quick = {
-            "mode": "auto", "hook": self._engines[0].name, "cooldown_seconds": 1, "cooldown_load_times": 0, "new_version_seconds": 0, "peers": "none",
-            "budget_per_hour": self.budget, "budget_per_day": self.budget, "drain": {"deadline_seconds": 1},
-            "verify": {"start_seconds": 30, "settle_seconds": 1},
-        }  # fmt: skip
-        hooks = {}
+        hooks, targets = {}, []
         for each in self._engines:
-            hooks.setdefault(each.kind, []).append(
-                {"name": each.name, "timeout_seconds": 45, **each.hook}
-            )
-        config = {
-            "state_dir": str(self.folder / "state"),
-            "targets": [
-                {
-                    "name": each.name, "url": f"http://127.0.0.1:{each.port}", "group": each.name,
-                    "restart": {"hook": each.name}, **each.target,
-                }
-                for each in self._engines
-            ],
-            "gpu": {"enabled": "off"},
-            "scrape": {"health_interval_seconds": 0.5},
-            "restart": quick | restart,
-            "hooks": hooks,
-            "api": {"tokens": [{"name": "anna", "file": str(token)}]},
-        }  # fmt: skip
-        path = self.folder / "config.yaml"
-        path.write_text(yaml.safe_dump(config))
-        return path
+            hook = {"name": each.name, "timeout_seconds": 45, **each.hook}
+            hooks.setdefault(each.kind, []).append(hook)
+            targets.append({
+                "name": each.name, "url": f"http://127.0.0.1:{each.port}", "group": each.name,
+                "restart": {"hook": each.name}, **each.target,
+            })  # fmt: skip
+        budget = {"budget_per_hour": self.budget, "budget_per_day": self.budget}
+        named = {"mode": "auto", "hook": self._engines[0].name}
+        return configured(self.folder, targets, hooks, **named, **budget, **restart)
 
     @asynccontextmanager
     async def running(self):
@@ -115,9 +94,8 @@ class Watcher:
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.folder / "state", copy, ignore=shutil.ignore_patterns("evidence"))
         with closing(sqlite3.connect(copy / file.NAME)) as db:
-            return {
-                name: json.loads(said) for name, said in db.execute("SELECT id, said FROM attempt")
-            }
+            rows = db.execute("SELECT id, said FROM attempt").fetchall()
+        return {name: json.loads(said) for name, said in rows}
 
     @asynccontextmanager
     async def asleep(self, process):
@@ -143,11 +121,8 @@ class Watcher:
     def check(self):
         """What must hold of this watcher's journal after a kill."""
         found = self.journal()
-        lost = [
-            name
-            for name, said in self.known.items()
-            if said["state"] in SPENT and found.get(name, {}).get("state") not in SPENT
-        ]
+        spent = {name for name, said in self.known.items() if said["state"] in SPENT}
+        lost = [name for name in spent if found.get(name, {}).get("state") not in SPENT]
         assert lost == [], "history was lost"
         assert self.known.keys() <= found.keys()
         self.known = found
@@ -177,9 +152,8 @@ def hold(engines, watchers):
         ]  # fmt: skip
         ids = [attempt for _, attempt in engine.calls if attempt is not None]
         assert len(ids) == len(set(ids)), f"{engine.name}: an intent called twice"
-        assert set(ids) <= {said["id"] for said in began}, (
-            f"{engine.name}: a call without its intent"
-        )
+        intents = {said["id"] for said in began}
+        assert set(ids) <= intents, f"{engine.name}: a call without its intent"
         assert len(engine.calls) <= len(began), f"{engine.name}: more calls than intents"
         # One that was written down as called, and then let be, was never called: its hook had no word of it.
         spent = [said for said in began if said["state"] in SPENT]
@@ -273,7 +247,7 @@ async def play_all(one, folder, *more):
 async def engines_of(folder, kinds):
     """(engines with their services, open and not started, and who starts watchers)."""
     async with AsyncExitStack() as stack:
-        forks, daemons = Forks(SERVER), Daemons()
+        forks, daemons = Forking(SERVER, "--fork"), Daemons()
         stack.callback(forks.close)
         stack.callback(daemons.close)
         engines = []

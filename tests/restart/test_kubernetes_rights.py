@@ -4,14 +4,11 @@ Each feature is run against the API server's fake, which remembers what its call
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.deploy.rendered import Object, of_kind, rendered
-from tests.kubernetes_api import NAMESPACE, Right, certified
+from tests.deploy.rendered import of_kind, rendered
+from tests.kubernetes_api import NAMESPACE, certified
 from tests.restart.hooks import manifests
 from tests.restart.hooks.calls import call
 from tests.restart.hooks.fake_pods import FakePods, pod, workload
@@ -22,7 +19,7 @@ from vllm_watch.config import Config
 from vllm_watch.discovery.targets import Discovery
 from vllm_watch.notify import kubernetes_events
 from vllm_watch.restart.hooks import kubernetes as kubernetes_hook
-from vllm_watch.restart.hooks.base import HookCall, Tools
+from vllm_watch.restart.hooks.base import Tools
 from vllm_watch.restart.locks import lease
 from vllm_watch.settings.hooks import KubernetesHook
 from vllm_watch.settings.restart import LockSettings
@@ -34,7 +31,7 @@ CALL = call(pod="llama-0", namespace=NAMESPACE)
 PAGES = {"rights/evict": "hooks/kubernetes.md", "rights/lease": "locks.md"}
 
 
-def rights(roles: Iterable[Object]) -> set[Right]:
+def rights(roles):
     return {
         (verb, group, resource)
         for role in roles for rule in role["rules"]
@@ -42,33 +39,28 @@ def rights(roles: Iterable[Object]) -> set[Right]:
     }  # fmt: skip
 
 
-def allowed(folder: str) -> set[Right]:
+def allowed(folder):
     """By the Role, or the ClusterRole, of this folder."""
     return rights(of_kind(folder, "Role", "ClusterRole"))
 
 
 @pytest.fixture
-async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakePods]:
+async def server(tmp_path, monkeypatch):
     folder = tmp_path / "pod"
     _, context = certified(folder)
     monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", folder)
     monkeypatch.setattr(kubernetes_hook, "POLL_SECONDS", 0.05)
     async with FakePods(notices_hang_ups=True).running(context) as server:
-        server.account(folder)
+        server.environ = server.account(folder)
         server.add("pods", pod())
         yield server
 
 
-def environ(server: FakePods) -> dict[str, str]:
-    host, _, port = server.url.removeprefix("https://").partition(":")
-    return {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
-
-
-async def discover(server: FakePods, *namespaces: str) -> None:
+async def discover(server, *namespaces):
     """Until the pods are followed."""
     entry = {"selector": "app=llama", "namespaces": [*namespaces]}
     config = Config.model_validate({"discovery": {"kubernetes": [entry]}})
-    discovery = Discovery(config, environ=environ(server))
+    discovery = Discovery(config, environ=server.environ)
     await discovery.refresh(0)
     async with asyncio.timeout(30):
         while not server.streams:
@@ -76,9 +68,9 @@ async def discover(server: FakePods, *namespaces: str) -> None:
     await discovery.close()
 
 
-async def act(server: FakePods, asked: HookCall = CALL, **settings: Any) -> None:
+async def act(server, asked=CALL, **settings):
     """Rehearse and carry out a restart."""
-    tools = Tools(environ=environ(server))
+    tools = Tools(environ=server.environ)
     hook = kubernetes_hook.Hook(KubernetesHook(name="a", timeout_seconds=60.0, **settings), tools)
     assert all(finding.ok for finding in await hook.rehearse(asked))
     restart = asyncio.create_task(hook.restart(asked))
@@ -91,7 +83,7 @@ async def act(server: FakePods, asked: HookCall = CALL, **settings: Any) -> None
     assert (await restart).outcome == "done"
 
 
-async def roll_out(server: FakePods) -> None:
+async def roll_out(server):
     """Every kind of workload."""
     status = {"desiredNumberScheduled": 1, "updatedNumberScheduled": 1}
     templates = {"leaderWorkerTemplate": {"size": 2, "workerTemplate": {}}}
@@ -103,17 +95,17 @@ async def roll_out(server: FakePods) -> None:
         await act(server, asked, action="rollout_restart", workload=f"{kind}/llama")
 
 
-async def lock(server: FakePods) -> None:
+async def lock(server):
     """Take, keep and give back; the object is made and then replaced."""
-    mine = lease.make(LockSettings(kind="lease"), Tools(environ=environ(server)))
+    mine = lease.make(LockSettings(kind="lease"), Tools(environ=server.environ))
     assert (await mine.acquire("w1", "a1")).held is True
     assert (await mine.renew()).held is True
     await mine.release()
 
 
-async def write_event(server: FakePods) -> None:
+async def write_event(server):
     """Of the engine's pod."""
-    api = kubernetes_api.Api(kubernetes_api.in_cluster(environ(server)), new_session)
+    api = kubernetes_api.Api(kubernetes_api.in_cluster(server.environ), new_session)
     [event] = made(told())
     assert (await kubernetes_events.post(api, event, (NAMESPACE, "llama-0"))).ok
 
@@ -129,13 +121,13 @@ FEATURES = {
 
 
 @pytest.mark.parametrize("folder", FEATURES)
-async def test_role_is_what_the_code_uses(server: FakePods, folder: str) -> None:
+async def test_role_is_what_the_code_uses(server, folder):
     """Neither is refused what it asks for, nor given what nobody asks for."""
     await FEATURES[folder](server)
     assert server.used - EVERYBODYS == allowed(folder)
 
 
-def test_ways_have_the_rights_of_their_features() -> None:
+def test_ways_have_the_rights_of_their_features():
     """A Deployment finds pods; with restarts it evicts and locks; a DaemonSet finds pods everywhere."""
     finds = allowed("rights/discovery")
     assert allowed("fleet") == finds
@@ -143,7 +135,7 @@ def test_ways_have_the_rights_of_their_features() -> None:
     assert allowed("node") == allowed("node-host-pid") == allowed("rights/discovery-cluster")
 
 
-def test_every_role_is_bound_to_the_watcher() -> None:
+def test_every_role_is_bound_to_the_watcher():
     """And to nobody else; no right on a Secret, no wildcard."""
     for folder in FEATURES:
         for role, binding in [rendered(folder)]:
@@ -155,7 +147,7 @@ def test_every_role_is_bound_to_the_watcher() -> None:
 
 
 @pytest.mark.parametrize(("folder", "page"), PAGES.items())
-def test_pages_say_the_same(folder: str, page: str) -> None:
+def test_pages_say_the_same(folder, page):
     """docs/hooks/kubernetes.md and docs/locks.md show the Role of the folder."""
     [role, _] = rendered(folder)
     shown = [

@@ -8,8 +8,8 @@ import logging
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from tests.faults.matrix import ROOT
 from tests.faults.removing import PACKAGE, without
 from tests.restart import virtual_engines
 from tests.restart.machine_removals import NOTICED, REMOVALS
-from tests.restart.machine_stories import STORIES
+from tests.restart.machine_stories import STORIES, told
 from tests.restart.virtual import CLOCK, virtual_time
 from tests.restart.virtual_engines import HANGS, SILENT, WELL
 from tests.restart.virtual_site import ANNA, URLS, Site
@@ -93,10 +93,10 @@ MEANWHILE: tuple[Callable[[Site, str], object], ...] = (
 
 
 @contextmanager
-def played() -> Iterator[None]:
+def played():
     """Within, the watcher meets the engines and the hook of the site that is played now."""
 
-    def noticed(_: Any, __: str, event: dict[str, Any]) -> Any:
+    def noticed(_, __, event):
         if event["event"] in BROKE:
             NOW[-1].broken.append(str({k: v for k, v in event.items() if k != "exc_info"}))
         raise structlog.DropEvent
@@ -105,20 +105,13 @@ def played() -> Iterator[None]:
         processors=[noticed], wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR)
     )
     loops = "vllm_watch.watch.target_loop"
-    with ExitStack() as stack:
-        stack.enter_context(virtual_time())
-        stack.enter_context(
-            patch("vllm_watch.watch.watch.all_detectors", virtual_engines.detectors)
-        )
-        stack.enter_context(patch(f"{loops}.CpuWaits", lambda *_, **__: None))
-        stack.enter_context(
-            patch(f"{loops}.VllmSource", lambda target, *_: virtual_engines.Source(NOW[-1], target))
-        )
-        stack.enter_context(
-            patch.object(
-                base, "make", lambda _, settings, __: virtual_engines.Hook(NOW[-1], settings)
-            )
-        )
+    with (
+        virtual_time(),
+        patch("vllm_watch.watch.watch.all_detectors", virtual_engines.detectors),
+        patch(f"{loops}.CpuWaits", lambda *_, **__: None),
+        patch(f"{loops}.VllmSource", lambda target, *_: virtual_engines.Source(NOW[-1], target)),
+        patch.object(base, "make", lambda _, how, __: virtual_engines.Hook(NOW[-1], how)),
+    ):
         yield
     structlog.reset_defaults()
 
@@ -128,7 +121,7 @@ class Machine(RuleBasedStateMachine):
 
     site: Site
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self._folder = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
 
@@ -138,7 +131,7 @@ class Machine(RuleBasedStateMachine):
         supervised=st.booleans(),
         peers=st.sampled_from(("watched", "none")),
     )
-    def begins(self, due_s: float, mode: str, supervised: bool, peers: str) -> None:
+    def begins(self, due_s, mode, supervised, peers):
         self.site = Site(self._folder, due_s)
         NOW[:] = [self.site]
         self.site.supervised = supervised
@@ -146,7 +139,7 @@ class Machine(RuleBasedStateMachine):
         self.site.start()
         self.site.passes(12.0)
 
-    def teardown(self) -> None:
+    def teardown(self):
         try:
             if hasattr(self, "site"):
                 self.settles()
@@ -155,172 +148,111 @@ class Machine(RuleBasedStateMachine):
                 self.site.close()
             shutil.rmtree(self._folder)
 
-    @rule(seconds=st.sampled_from((0.3, 1.0, 3.0, 5.0, 8.0, 13.0, 40.0)))
-    def time_passes(self, seconds: float) -> None:
-        self.site.passes(seconds)
-
-    @rule(seconds=st.sampled_from((-3600.0, -30.0, 3.0, 90.0, 3600.0)), then=THEN)
-    def the_clock_is_set(self, seconds: float, then: float) -> None:
-        CLOCK.ahead_s += seconds
-        self.site.passes(then)
-
-    @rule(seconds=st.sampled_from((4.0, 40.0, 1000.0)), then=THEN)
-    def the_watcher_is_suspended(self, seconds: float, then: float) -> None:
-        CLOCK.pass_unseen(seconds)
-        self.site.passes(then)
-
-    # --- engines
-
-    @rule(name=NAMES, how=st.sampled_from((HANGS, HANGS, SILENT, WELL)), then=THEN)
-    def an_engine_is_sick_or_well(self, name: str, how: str, then: float) -> None:
-        self.site.engines[name].sicken(how)
-        self.site.passes(then)
-
-    @rule(
-        name=NAMES,
-        load_s=st.sampled_from((0.0, 3.0, 20.0)),
-        model=st.sampled_from(("m", "m", "another")),
-        then=THEN,
-    )
-    def an_engine_is_replaced(self, name: str, load_s: float, model: str, then: float) -> None:
-        self.site.engines[name].start(load_s=load_s, model=model)
-        self.site.passes(then)
-
-    @rule(name=NAMES, then=THEN)
-    def an_engine_ends(self, name: str, then: float) -> None:
-        self.site.engines[name].end()
-        self.site.passes(then)
-
-    @rule(then=THEN)
-    def two_engines_start_at_once(self, then: float) -> None:
-        for name in "bc":
-            self.site.engines[name].start()
-        self.site.passes(then)
-
-    @rule(fails=st.booleans(), then=THEN)
-    def the_network_fails_or_is_back(self, fails: bool, then: float) -> None:
-        self.site.network(fails=fails)
-        self.site.passes(then)
-
-    @rule(
-        does=st.sampled_from(
-            ("restarts", "restarts", "does nothing", "fails", "never starts", "another model")
-        )
-    )
-    def the_hook_will(self, does: str) -> None:
-        self.site.hook_does = does
-
-    # --- the watcher
-
-    @precondition(lambda self: self.site.watcher is not None)
-    @rule(point=st.sampled_from(POINTS), later=st.sampled_from((0, 0, 0, 1)))
-    def the_watcher_is_killed_when(self, point: str, later: int) -> None:
-        self.site.kill_at = point, later
-
-    @precondition(lambda self: self.site.watcher is not None)
-    @rule(kindly=st.booleans(), away_s=THEN)
-    def the_watcher_ends(self, kindly: bool, away_s: float) -> None:
-        self.site.stop() if kindly else self.site.kill()
-        self.site.passes(away_s)
-
-    @precondition(lambda self: self.site.watcher is None)
-    @rule(then=THEN)
-    def the_watcher_starts(self, then: float) -> None:
-        self.site.kill_at = None
-        self.site.start()
-        self.site.passes(then)
-
-    @rule(change=st.sampled_from(RELOADED), then=THEN)
-    def a_reload(self, change: dict[str, Any], then: float) -> None:
-        self.site.reload(change)
-        self.site.passes(then)
-
-    # --- the lock and the disk
-
-    @rule(does=st.sampled_from((Site.take_lock, Site.lose_lock, Site.give_lock_back)), then=THEN)
-    def another_watcher(self, does: Callable[[Site], None], then: float) -> None:
-        does(self.site)
-        self.site.passes(then)
-
-    @precondition(lambda self: self.site.watcher is not None)
-    @rule(full=st.booleans(), then=THEN)
-    def the_disk_is_full(self, full: bool, then: float) -> None:
-        assert self.site.watcher is not None
-        self.site.watcher.worker.full = full
-        self.site.passes(then)
-
-    # --- people and machines
-
-    @precondition(lambda self: self.site.watcher is not None)
-    @rule(name=NAMES, override=st.sampled_from((None, None, "urgent")), then=THEN)
-    def a_person_restarts(self, name: str, override: str | None, then: float) -> None:
-        self.site.ask(self.site.operators.restart(ANNA, name, "wanted", override))
-        self.site.passes(then)
-
-    @precondition(lambda self: self.site.watcher is not None)
-    @rule(answer=st.sampled_from((Site.approve, Site.approve, Site.silence)), then=THEN)
-    def a_person_approves_or_rejects(
-        self, answer: Callable[[Site, str], None], then: float
-    ) -> None:
-        for incident in self.site.waiting():
-            answer(self.site, incident)
-        self.site.passes(then)
-
-    @precondition(lambda self: self.site.watcher is not None)
-    @rule(paused=st.booleans(), then=THEN)
-    def a_person_pauses_or_resumes(self, paused: bool, then: float) -> None:
-        self.site.pause(paused=paused)
-        self.site.passes(then)
-
-    @precondition(lambda self: self.site.watcher is not None)
-    @rule(name=NAMES, firing=st.sampled_from((True, True, False)), then=THEN)
-    def an_alert_asks(self, name: str, firing: bool, then: float) -> None:
-        self.site.alert(name, firing=firing)
-        self.site.passes(then)
-
-    @precondition(lambda self: self.site.watcher is not None)
-    @rule(
-        name=NAMES, asks=st.sampled_from((Site.person, Site.alert, Site.hang)), after_s=st.sampled_from((0.5, 3.0)),
-        happens=st.sampled_from(MEANWHILE), then=THEN,
-    )  # fmt: skip
-    def something_happens_as_a_restart_is_under_way(
-        self, name: str, asks: Any, after_s: float, happens: Any, then: float
-    ) -> None:
-        asks(self.site, name)
-        self.site.passes(after_s)
-        happens(self.site, name)
-        self.site.passes(then)
-
-    # ---
-
     @invariant()
-    def nothing_is_broken(self) -> None:
+    def nothing_is_broken(self):
         if hasattr(self, "site"):
             self.judged()
 
-    def judged(self) -> None:
+    def judged(self):
         assert self.site.broken == [], self.site.broken
 
-    def settles(self) -> None:
+    def settles(self):
         self.site.settle()
         self.nothing_is_broken()
 
 
-def play(machine: type[Machine], **how: Any) -> None:
+def answered(site, answer):
+    for incident in site.waiting():
+        answer(site, incident)
+
+
+def under_way(site, name, asks, after_s, happens):
+    asks(site, name)
+    site.passes(after_s)
+    happens(site, name)
+
+
+def some(*values):
+    return st.sampled_from(values)
+
+
+RULES: dict[str, tuple[bool | None, dict[str, Any], Callable[..., object]]] = {
+    # what happens: must a watcher run (None: either), with what, how
+    "time_passes": (None, {"seconds": some(0.3, 1.0, 3.0, 5.0, 8.0, 13.0, 40.0)}, Site.passes),
+    "the_clock_is_set": (
+        None, {"seconds": some(-3600.0, -30.0, 3.0, 90.0, 3600.0)},
+        lambda site, seconds: setattr(CLOCK, "ahead_s", CLOCK.ahead_s + seconds)),
+    "the_watcher_is_suspended": (
+        None, {"seconds": some(4.0, 40.0, 1000.0)}, lambda site, seconds: CLOCK.pass_unseen(seconds)),
+    "an_engine_is_sick_or_well": (
+        None, {"name": NAMES, "how": some(HANGS, HANGS, SILENT, WELL)},
+        lambda site, name, how: site.engines[name].sicken(how)),
+    "an_engine_is_replaced": (
+        None, {"name": NAMES, "load_s": some(0.0, 3.0, 20.0), "model": some("m", "m", "another")},
+        lambda site, name, **how: site.engines[name].start(**how)),
+    "an_engine_ends": (None, {"name": NAMES}, lambda site, name: site.engines[name].end()),
+    "two_engines_start_at_once": (None, {}, lambda site: [site.engines[name].start() for name in "bc"]),
+    "the_network_fails_or_is_back": (None, {"fails": st.booleans()}, Site.network),
+    "the_hook_will": (
+        None, {"does": some("restarts", "restarts", "does nothing", "fails", "never starts", "another model")},
+        lambda site, does: setattr(site, "hook_does", does)),
+    "the_watcher_is_killed_when": (
+        True, {"point": st.sampled_from(POINTS), "later": some(0, 0, 0, 1)},
+        lambda site, point, later: setattr(site, "kill_at", (point, later))),
+    "the_watcher_ends": (True, {"kindly": st.booleans()}, lambda site, kindly: site.stop() if kindly else site.kill()),
+    "the_watcher_starts": (False, {}, lambda site: (setattr(site, "kill_at", None), site.start())),
+    "a_reload": (None, {"change": st.sampled_from(RELOADED)}, Site.reload),
+    "another_watcher": (
+        None, {"does": some(Site.take_lock, Site.lose_lock, Site.give_lock_back)}, lambda site, does: does(site)),
+    "the_disk_is_full": (
+        True, {"full": st.booleans()}, lambda site, full: setattr(site.watcher.worker, "full", full)),
+    "a_person_restarts": (
+        True, {"name": NAMES, "override": some(None, None, "urgent")},
+        lambda site, name, override: site.ask(site.operators.restart(ANNA, name, "wanted", override))),
+    "a_person_approves_or_rejects": (True, {"answer": some(Site.approve, Site.approve, Site.silence)}, answered),
+    "a_person_pauses_or_resumes": (True, {"paused": st.booleans()}, Site.pause),
+    "an_alert_asks": (
+        True, {"name": NAMES, "firing": some(True, True, False)},
+        lambda site, name, firing: site.alert(name, firing=firing)),
+    "something_happens_as_a_restart_is_under_way": (
+        True, {"name": NAMES, "asks": some(Site.person, Site.alert, Site.hang), "after_s": some(0.5, 3.0),
+               "happens": st.sampled_from(MEANWHILE)}, under_way),
+}  # fmt: skip
+
+
+def add(name, running, given, does):
+    """A rule of the machine: it happens, and some time passes."""
+
+    def step(self, then, **how):
+        does(self.site, **how)
+        self.site.passes(then)
+
+    step.__name__ = name
+    made = rule(then=THEN, **given)(step)
+    if running is not None:
+        made = precondition(lambda self: (self.site.watcher is not None) is running)(made)
+    setattr(Machine, name, made)
+
+
+for rule_name, made_of in RULES.items():
+    add(rule_name, *made_of)
+
+
+def play(machine, **how):
     # A step is a story of its own, and takes as long as it takes.
     how = {"stateful_step_count": STEPS, "suppress_health_check": list(HealthCheck), **how}
     with played():
-        run_state_machine_as_test(machine, settings=examples(EXAMPLES, **how))  # type: ignore[no-untyped-call]
+        run_state_machine_as_test(machine, settings=examples(EXAMPLES, **how))
 
 
 @pytest.mark.hypothesis
-def test_nothing_that_must_not_happens() -> None:
+def test_nothing_that_must_not_happens():
     """10,000 steps, the same each time; other ones in `make hunt`."""
     play(Machine)
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
+def site(tmp_path):
     """What the machine found, as stories of their own."""
     with played():
         NOW[:] = [Site(tmp_path)]
@@ -328,7 +260,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         NOW[0].close()
 
 
-def test_a_schedule_knows_no_uptime_of_an_engine_that_loads(site: Site) -> None:
+def test_a_schedule_knows_no_uptime_of_an_engine_that_loads(site):
     """What it knew was that of the process before, and the one that loaded was restarted."""
     site.due(20.0)
     site.start()
@@ -339,7 +271,7 @@ def test_a_schedule_knows_no_uptime_of_an_engine_that_loads(site: Site) -> None:
     assert site.calls == []
 
 
-def test_a_clock_that_was_ahead_makes_no_version_new_for_long(site: Site) -> None:
+def test_a_clock_that_was_ahead_makes_no_version_new_for_long(site):
     """The version ran here first at a time that is in the future now: what hangs is restarted all the same."""
     site.start()
     CLOCK.ahead_s -= 3600.0
@@ -349,7 +281,7 @@ def test_a_clock_that_was_ahead_makes_no_version_new_for_long(site: Site) -> Non
     assert [each.target for each in site.calls] == ["a"]
 
 
-def test_a_watcher_that_starts_in_a_common_outage_restarts_nobody(site: Site) -> None:
+def test_a_watcher_that_starts_in_a_common_outage_restarts_nobody(site):
     """Nor does it advise that: the outage was common before it died, and is."""
     site.reload({"peers": "none"})
     site.start()
@@ -365,20 +297,20 @@ def test_a_watcher_that_starts_in_a_common_outage_restarts_nobody(site: Site) ->
 
 
 @pytest.mark.parametrize("words", STORIES)
-def test_a_story_breaks_nothing(words: str, site: Site) -> None:
+def test_a_story_breaks_nothing(words, site):
     """What it breaks without a piece of the code, machine_removals.py shows."""
     judged(words, site)
     assert site.broken == []
 
 
-def judged(words: str, site: Site) -> None:
+def judged(words, site):
     """Play the story of these words to its end, and let the oracle judge it."""
-    STORIES[words](site)
+    told(words, site)
     site.settle()
 
 
 @pytest.mark.parametrize("words", REMOVALS)
-def test_every_removal_applies(words: str) -> None:
+def test_every_removal_applies(words):
     """Each piece stands in the code once, and what is left is Python."""
     for path, text in without(REMOVALS[words], ROOT / PACKAGE).items():
         compile(text, path, "exec")
@@ -389,7 +321,7 @@ class NoticedError(Exception):
     """It happened."""
 
 
-def look_for(words: str) -> int:
+def look_for(words):
     """Play its story, if it has one, and then others until it happens, whatever else does; NOTICED where it did."""
     if words in STORIES:
         with tempfile.TemporaryDirectory() as folder, played():
@@ -403,7 +335,7 @@ def look_for(words: str) -> int:
         print("its story does not show it;", end=" ")
 
     class Searching(Machine):
-        def judged(self) -> None:
+        def judged(self):
             found = [text for text in self.site.broken if words in text]
             self.site.broken.clear()
             if found:

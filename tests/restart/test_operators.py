@@ -23,35 +23,26 @@ async def test_a_person_restarts_a_target(tmp_path):
         assert entry.after == "act: every check passed"
 
 
-REFUSED = {
-    "mode off": ({"mode": "off"}, {}, "mode"),
-    "an hour that forbids": ({"deny_windows": ["00:00-24:00"]}, {}, "freeze"),
-    "no budget": ({"budget_per_day": 0}, {}, "budget"),
-}
-
-
-@pytest.mark.parametrize(("restart", "body", "gate"), REFUSED.values(), ids=REFUSED)
-async def test_a_person_is_refused_with_all_that_is_against_it(tmp_path, restart, body, gate):
+@pytest.mark.parametrize(("restart", "gate"), [({"mode": "off"}, "mode"), ({"budget_per_day": 0}, "budget")])  # fmt: skip
+async def test_a_person_is_refused_with_all_that_is_against_it(tmp_path, restart, gate):
     """409, the gate that decided, and each check's sentence."""
     async with station(tmp_path, **restart) as one:
-        status, said = await one.ask("/api/v1/targets/a/restart", {"reason": "now", **body})
-        if gate == "window" and status == 202:
-            return  # it is Monday, the minute after midnight
+        status, said = await one.ask("/api/v1/targets/a/restart", {"reason": "now"})
         assert (status, said["gate"]) == (409, gate)
         assert said["error"] == said["gates"][0]["text"]
 
 
 async def test_an_override_with_a_reason_opens_a_freeze(tmp_path):
-    """And stands in the journal."""
     async with station(tmp_path, deny_windows=["00:00-24:00"]) as one:
+        status, said = await one.ask("/api/v1/targets/a/restart", {"reason": "now"})
+        assert (status, said["gate"]) == (409, "freeze")
         body = {"reason": "dead", "override_freeze": "it serves nobody"}
         assert (await one.ask("/api/v1/targets/a/restart", body))[0] == 202
-        (entry,) = await one.entries("restart")
+        (_, entry) = await one.entries("restart")
         assert entry.reason == "dead; override: it serves nobody"
 
 
 async def test_unknown_names_are_not_found(tmp_path):
-    """404, and a sentence."""
     async with station(tmp_path) as one:
         assert (await one.ask("/api/v1/targets/zz/restart", {"reason": "x"}))[0] == 404
         assert (await one.ask("/api/v1/incidents/zz/approve"))[0] == 404
@@ -134,9 +125,7 @@ async def test_a_disk_that_fails_is_no_yes(tmp_path):
     """503, so that who asks knows that it does not hold."""
     async with station(tmp_path) as one:
         await one.journal.close()  # as if its thread had died
-        for path, body in (
-            ("/api/v1/pause", {"reason": "x"}), ("/api/v1/resume", {}),
-        ):  # fmt: skip
+        for path, body in (("/api/v1/pause", {"reason": "x"}), ("/api/v1/resume", {})):
             assert (await one.ask(path, body))[0] == 503
         status, said = await one.ask("/api/v1/targets/a/restart", {"reason": "x"})
         assert status in (409, 503), said

@@ -39,33 +39,29 @@ def test_each_step_is_a_configuration():
 
 
 def test_every_gate_is_explained():
-    """In the order in which they are asked."""
     table = PAGE.partition("## Why not now?")[2].partition("##")[0]
     told = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
     assert told == [slug for slug in guard.CHECK_NAMES if slug != "approval"]
 
 
 def test_every_right_is_explained():
-    """What a token may be used for."""
     assert all(f"`{right}`" in PAGE or f"[{right}]" in PAGE for right in RIGHTS)
 
 
 ACTIONS = ("restart", "drain", "pause", "reclaim", "page")
 
 
-def test_each_action_has_each_kind() -> None:
-    """Once, in order."""
+def test_each_action_has_each_kind():
     assert [(each.action, each.kind) for each in HAZARDS] == [*product(ACTIONS, KINDS)]
 
 
-def test_every_test_that_is_named_is_there() -> None:
-    """Under that name, in that file."""
+def test_every_test_that_is_named_is_there():
     assert all(each.tests for each in HAZARDS)
     rows = (Row("", "", "", "", "", "", each.tests) for each in HAZARDS)
     assert [each for row in rows for each in missing(row)] == []
 
 
-def test_the_page_is_in_step() -> None:
+def test_the_page_is_in_step():
     """make generate renews it; no cell breaks the table."""
     assert hazards.PAGE.read_text() == hazards.written(hazards.PAGE.read_text())
     assert not any("|" in text for each in HAZARDS for text in (each.unsafe, each.prevented))

@@ -40,7 +40,6 @@ BUDGETS = {
 
 @pytest.mark.parametrize(("attempts", "left"), BUDGETS.values(), ids=BUDGETS)
 def test_what_is_left(attempts, left):
-    """Of two in an hour and three in a day."""
     assert plan.budget_remaining(SETTINGS, attempts, NOW) == left
 
 

@@ -5,298 +5,187 @@ Its drain: what makes progress is waited for, to the deadline; what makes none i
 
 import asyncio
 import time
-from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.restart.world import REQUEST, SETTINGS, Server, World, command
-from vllm_watch.errors import JournalError
+from tests.restart.dispatching import FIRES, FREE, Asked, Story
+from tests.restart.world import OURS, REQUEST, TARGET, Lent
 from vllm_watch.restart import restart as restart_module
-from vllm_watch.restart import verify
-from vllm_watch.restart.hooks.base import REFUSED, HookCall, HookResult
-from vllm_watch.restart.restart import PendingWrites, Restart
+from vllm_watch.restart.hooks.base import REFUSED, HookResult
+from vllm_watch.restart.locks.base import Held
 from vllm_watch.settings.restart import DrainSettings
 from vllm_watch.signals.records import EngineSignals, TargetSignals
-from vllm_watch.state.attempt import Attempt
-from vllm_watch.state.journal import Journal
-
-ATTEMPT = Attempt(
-    id="a1", target="chat-0", group="chat", trigger="incident", hook="script", reason="it hangs",
-    actor="vllm-watch", state="intent", began_t=time.time(), incident_id="i1",
-)  # fmt: skip
-CALL = HookCall(
-    attempt_id="a1", target="chat-0", url="http://127.0.0.1:9", group="chat", trigger="incident",
-    reason=REQUEST.reason,
-)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
-def _quicker(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def _quicker(quick, monkeypatch):
     monkeypatch.setattr(restart_module, "EVIDENCE_SECONDS", 1.0)
     monkeypatch.setattr(restart_module, "HOOK_GRACE_SECONDS", 1.0)
 
 
-class Noting(Journal):
-    """The journal on disk, whose writes are noted in order with all else."""
-
-    def __init__(self, server: Server, done: list[str]) -> None:
-        super().__init__(server.folder / "state")
-        self._done = done
-        (server.folder / "state").mkdir()
-
-    async def write(self, attempt: Attempt) -> None:
-        await super().write(attempt)
-        self._done.append(attempt.state)
-
-
-@dataclass
-class Story:
-    """An attempt with all around it; what is done is noted in order."""
-
-    server: Server
-    script: str = "restarts"
-    objections: list[str | None] = field(default_factory=list)  # in turn; none left: no objection
-    objecting_breaks: bool = False
-    timeout_seconds: float = 20.0
-    hook: Any = None
-    ours: bool = True
-    seen_up: list[HookCall] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.world = World(self.server)
-        self.done = self.world.told
-        self.journal = Noting(self.server, self.done)
-        attempt = replace(ATTEMPT, before=self.world.targets.before("chat-0").to_json())
-        self.restart = Restart(
-            attempt, SETTINGS, self.world.targets, PendingWrites(self.journal), self.world.evidence
-        )
-
-    async def run(self) -> Attempt:
-        try:
-            async with asyncio.timeout(20):
-                await self.restart.intend()
-                return await self.carry_out()
-        finally:
-            await self.journal.close()
-
-    async def carry_out(self) -> Attempt:
-        """What follows the intent."""
-        hook = Called(self.hook or command(self.server, self.script, self.timeout_seconds), self)
-        lock: Any = SimpleNamespace(still_ours=lambda: self.ours)
-        return await self.restart.run([(CALL, hook)], lock, self._objection)
-
-    async def _objection(self) -> str | None:
-        self.done.append("ask once more")
-        if self.objecting_breaks:
-            raise ZeroDivisionError
-        return self.objections.pop(0) if self.objections else None
-
-
-class Called:
-    """The hook, whose calls are noted."""
-
-    def __init__(self, hook: Any, story: Story) -> None:
-        self._hook, self._story = hook, story
-        self.timeout_seconds = hook.timeout_seconds
-
-    async def refusal(self, call: HookCall) -> str | None:
-        return None
-
-    async def rehearse(self, call: HookCall) -> list[Any]:
-        return []
-
-    async def restart(self, call: HookCall) -> HookResult:
-        self._story.done.append("hook")
-        self._story.seen_up.append(call)
-        result: HookResult = await self._hook.restart(call)
-        return result
+async def attempted(story):
+    """Have it asked for; return the attempt as it ended."""
+    async with story:
+        story.dispatcher.submit(REQUEST)
+        await story.until(lambda: story.dispatcher.attempts.outcomes)
+        (attempt, *_) = await story.journal.attempts()
+        return attempt
 
 
 ORDER = [
-    "intent", "evidence", "draining on", "ask once more", "calling", "hook", "draining off", "verifying",
+    "asked", "intent", "restarting on", "evidence", "draining on", "asked", "calling", "hook", "draining off", "verifying",
+    "helped", "restarting off",
 ]  # fmt: skip
 
 
-async def test_order(server: Server) -> None:
+async def test_order(server):
     """The intent is on disk first of all, evidence is before the act, and the act is written before it is made."""
     story = Story(server)
-    attempt = await story.run()
-    assert story.done == [*ORDER, "helped"]
-    assert attempt.state == "helped"
-    assert attempt.payoff_ratio == 1.0
-    assert attempt.began_t < (attempt.called_t or 0) <= (attempt.ended_t or 0)
-    assert server.lines("ended") == ["a1"]
-    (told,) = story.seen_up
-    assert (told.evidence_path, told.attempt_id) == (
-        f"{server.folder}/evidence/chat-0-a1.tar",
-        "a1",
-    )
+    attempt = await attempted(story)
+    assert story.world.told == ORDER
+    assert (attempt.state, attempt.payoff_ratio) == ("helped", 1.0)
+    assert attempt.began_t < attempt.called_t <= attempt.ended_t
+    assert server.lines("ended") == [attempt.id]
+    (told,) = story.calls
+    evidence = f"{server.folder}/evidence/chat-0-{attempt.id}.tar"
+    assert (told.evidence_path, told.attempt_id) == (evidence, attempt.id)
 
 
-async def test_watcher_that_slept_over_the_call_does_not_make_it(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was suspended while it wrote the call down: the engine may have healed."""
-    story = Story(server)
-    write = story.journal.write
+def lost(renewed=OURS, *, ours=True):
+    def happens(story):
+        story.lent.renewed, story.lent.ours = renewed, ours
 
-    async def slept(attempt: Attempt) -> None:
+    return happens
+
+
+NOT_CALLED: dict[str, tuple[str, Any, str]] = {
+    # once what is written something happens, and the call is not made
+    # The request is withdrawn, or the trigger objects, whichever is first.
+    "its engine has come back": ("intent", lambda story: story.incident(resolved_t=2.0), ""),
+    "what is asked last breaks": (
+        "intent", lambda story: setattr(story.world.targets, "startup_seconds", None), "the last check failed: TypeError"),
+    "its URL is another": (
+        "intent", lambda story: story.world.watch(replace(TARGET, url="http://127.0.0.1:7"), story.world.settings),
+        "chat-0 is now a different target: http://127.0.0.1:7, not http://127.0.0.1:9"),
+    "it is gone": ("intent", lambda story: story.world.targets.managed.clear(), "chat-0 is no longer watched"),
+    "the lock was not renewed, by its time it is ours": (
+        "intent", lost(Held(held=None, text="no answer")), "the lock was lost: no answer"),
+    "the lock was renewed too late": ("intent", lost(ours=False), "the lock was lost: it is ours"),
+    "the lock is another's": (
+        "intent", lost(Held(held=False, text="b has it"), ours=False), "the lock was lost: b has it"),
+    "the watcher is suspended": (
+        "calling", lambda story: setattr(story.world.targets, "_ticked_s", time.monotonic() - 60.0),
+        "there has been no scrape since vllm-watch was suspended"),
+    "the lock is lost": ("calling", lost(ours=False), "the lock was lost while"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("when", "happens", "text"), NOT_CALLED.values(), ids=NOT_CALLED)
+async def test_what_happens_before_the_call_is_seen(server, when, happens, text):
+    """The engine may have healed, another watcher may restart it, or it is not what was decided about."""
+    lock = Lent()
+    story = Story(server, lock=lambda: lock)
+    story.lent, write = lock, story.journal.write
+
+    async def slowly(attempt):
         await write(attempt)
-        if attempt.state == "calling":
-            story.restart._targets._ticked_s = time.monotonic() - 60.0
+        if attempt.state == when:
+            happens(story)
 
-    monkeypatch.setattr(story.journal, "write", slept)
-    attempt = await story.run()
-    assert (attempt.state, story.seen_up) == ("cancelled", [])
-    assert attempt.text == "there has been no scrape since vllm-watch was suspended"
-    assert not attempt.spent
+    story.journal.write = slowly
+    attempt = await attempted(story)
+    assert (attempt.state, attempt.spent) == ("cancelled", False)
+    assert text in attempt.text
+    assert (attempt.called_t is None) is (when == "intent")
+    assert (story.calls, server.lines("called")) == ([], [])
+
+
+class Broken(Asked):
+    """A hook that breaks its contract."""
+
+    def __init__(self, story):
+        super().__init__(story)
+        self.timeout_seconds = 3.0  # in which the command itself surely ends
+
+    async def restart(self, call):
+        await super().restart(call)
+        raise ZeroDivisionError
+
+
+class Hanging(Broken):
+    async def restart(self, call):
+        with pytest.raises(ZeroDivisionError):
+            await super().restart(call)
+        await asyncio.Event().wait()
+
+
+class Colourful(Asked):
+    async def restart(self, call):
+        return HookResult(outcome=REFUSED, text="\x1b[2J\x1b[31mno")
 
 
 OUTCOMES: dict[str, tuple[dict[str, Any], str, str, int, int]] = {
     # what is different; state at last, words, calls, servers ended
-    "it helps": ({}, "helped", "a new process reaches 100%", 1, 1),
+    "the hook says no in escape sequences": ({"hook": Colourful}, "failed", r"\x1b[2J\x1b[31mno", 0, 0),
+    "the hook stays busy": (
+        {"script": "always busy"}, "failed", "status 75", restart_module.RETRIES_MAX + 1, 0),
     "the new one stalls as well": (
         {"script": "stalls again"}, "did_not_help", "has the fault again: engine_stalled", 1, 1),
     "nothing comes up": ({"script": "never starts"}, "did_not_help", "nothing answers", 1, 1),
     "the hook did nothing and said otherwise": (
         {"script": "does nothing"}, "did_not_help", "the old process still serves", 1, 0),
     "the hook is busy once": ({"script": "busy once"}, "helped", "100%", 2, 1),
-    "the hook stays busy": (
-        {"script": "always busy"}, "failed", "status 75", restart_module.RETRIES_MAX + 1, 0),
     "the hook fails: it may have acted": (
         {"script": "fails"}, "did_not_help", "the old process still serves", 1, 0),
     "the hook hangs: it may have acted": (
         {"script": "hangs", "timeout_seconds": 2.0}, "did_not_help", "nothing answers", 1, 1),
-    "something objects after the drain": (
-        {"objections": ["blockers: NodeDown fires"]}, "cancelled", "blockers: NodeDown fires", 0, 0),
+    "the hook restarts it, and breaks": ({"hook": Broken}, "helped", "100%", 1, 1),
+    "the hook restarts it, and never returns": ({"hook": Hanging}, "helped", "100%", 1, 1),
     "something objects to a retry": (
-        {"script": "busy once", "objections": [None, "trigger: the incident has ended by itself"]},
-        "failed", "not called again: trigger: the incident has ended", 1, 0),
-    "the lock is lost while the call is written": (
-        {"ours": False}, "cancelled", "the lock was lost", 0, 0),
+        {"script": "busy once", "answers": [FREE, FREE, FIRES]}, "failed", "not called again: blockers: ", 1, 0),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("change", "state", "words", "calls", "ended"), OUTCOMES.values(), ids=OUTCOMES
 )
-async def test_outcome(
-    server: Server, change: dict[str, Any], state: str, words: str, calls: int, ended: int
-) -> None:
+async def test_outcome(server, change, state, words, calls, ended):
     """How it ends, in one word and in a sentence; every call is under the one attempt's id."""
     story = Story(server, **change)
-    attempt = await story.run()
-    assert attempt.state == state, attempt.text
-    assert words in attempt.text
-    assert {call.attempt_id for call in story.seen_up} <= {"a1"}
+    attempt = await attempted(story)
+    assert (attempt.state, words in attempt.text) == (state, True), attempt.text
+    assert {call.attempt_id for call in story.calls} <= {attempt.id}
     assert (len(server.lines("called")), len(server.lines("ended"))) == (calls, ended)
-    assert story.done.count("draining off") == 1
-    if state != "failed":
-        assert ("hook" in story.done) == (calls > 0)
-
-
-class Broken:
-    """A hook that breaks its contract."""
-
-    def __init__(self, server: Server, how: str) -> None:
-        self._server, self._how = server, how
-        self.timeout_seconds = 3.0  # in which the command itself surely ends
-
-    async def restart(self, call: HookCall) -> HookResult:
-        await command(self._server, "restarts").restart(call)
-        if self._how == "raises":
-            raise ZeroDivisionError
-        await asyncio.Event().wait()
-        raise AssertionError
-
-
-class Colourful:
-    """Does nothing, and says so in escape sequences."""
-
-    timeout_seconds = 20.0
-
-    async def restart(self, call: HookCall) -> HookResult:
-        return HookResult(outcome=REFUSED, text="\x1b[2J\x1b[31mno")
-
-
-async def test_escape_sequences_of_a_hook_are_shown_as_text(server: Server) -> None:
-    """Whoever reads the journal in a terminal reads what it said."""
-    attempt = await Story(server, hook=Colourful()).run()
-    assert attempt.text == r"\x1b[2J\x1b[31mno"
-
-
-@pytest.mark.parametrize("how", ["raises", "never returns"])
-async def test_hook_that_breaks_its_contract_may_have_acted(server: Server, how: str) -> None:
-    """It is cut off, not called again, and what it did is looked at."""
-    attempt = await Story(server, hook=Broken(server, how)).run()
-    assert attempt.state == "helped"
-    assert len(server.lines("called")) == 1
+    assert story.world.told.count("draining off") == 1
 
 
 @pytest.mark.parametrize("how", ["raises", "hangs"])
-async def test_evidence_never_holds_a_restart_up(
-    server: Server, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_evidence_never_holds_a_restart_up(server, how):
     """It is wanted; the restart is needed."""
 
-    async def breaks(_: Attempt) -> None:
+    async def breaks(_):
         if how == "raises":
             raise OSError("disk full")
         await asyncio.Event().wait()
 
     story = Story(server)
-    monkeypatch.setattr(story.world.evidence, "keep", breaks)
-    assert (await story.run()).state == "helped"
-    assert story.seen_up[0].evidence_path is None
+    story.world.evidence.keep = breaks
+    assert (await attempted(story)).state == "helped"
+    assert story.calls[0].evidence_path is None
 
 
-async def test_nothing_is_done_when_not_even_the_intent_is_written(server: Server) -> None:
-    """The error is the caller's; evidence, drain and hook are not begun."""
-    story = Story(server)
-    (server.folder / "state").rmdir()
-    with pytest.raises(JournalError):
-        await story.run()
-    assert story.done == []
-
-
-async def test_who_cannot_say_objects(server: Server) -> None:
-    """An objection that breaks is no yes."""
-    attempt = await Story(server, objecting_breaks=True).run()
-    assert (attempt.state, server.lines("called")) == ("cancelled", [])
-
-
-async def test_server_that_is_not_seen_any_more_does_not_hold_it_open(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_server_that_is_not_seen_any_more_does_not_hold_it_open(server):
     """A target that is gone, or no look for long: time goes on, and a start may take only so long."""
     story = Story(server)
 
-    def acting(name: str, *, on: bool) -> None:
+    def acting(name, *, on):
         story.world.seen = False
 
-    monkeypatch.setattr(story.restart._targets, "acting", acting)
-    attempt = await story.run()
+    story.world.targets.acting = acting
+    attempt = await attempted(story)
     assert (attempt.state, "nothing answers" in attempt.text) == ("did_not_help", True)
-
-
-async def test_what_passed_while_nobody_watched_is_not_held_against_it(server: Server) -> None:
-    """Taken up an hour later, without a look yet: the new process is given the time to be seen."""
-    story = Story(server)
-    before = verify.before(server.signals(), ("engine_stalled",))
-    await command(server, "restarts").restart(CALL)
-    story.restart.attempt = replace(ATTEMPT, state="uncertain")
-    story.world.seen = False
-    resuming = asyncio.create_task(story.restart.resume({"chat-0": before}, 3600.0))
-    await asyncio.sleep(0.1)
-    assert not resuming.done()
-    story.world.seen = True
-    async with asyncio.timeout(10):
-        attempt = await resuming
-    await story.journal.close()
-    assert attempt.state == "helped"
-    assert len(server.lines("called")) == 1
 
 
 SERVING = TargetSignals(
@@ -305,7 +194,7 @@ SERVING = TargetSignals(
 )  # fmt: skip
 
 
-def serving(*counts: tuple[float | None, float | None]) -> TargetSignals:
+def serving(*counts):
     """A server whose engines have so many requests running and waiting."""
     engines = {
         str(n): EngineSignals(engine=str(n), requests_running=running, requests_waiting=waiting)
@@ -324,8 +213,7 @@ WORK: dict[str, tuple[TargetSignals, float | None]] = {
 
 
 @pytest.mark.parametrize(("signals", "left"), WORK.values(), ids=WORK)
-def test_work(signals: TargetSignals, left: float | None) -> None:
-    """How many requests are in hand."""
+def test_work(signals, left):
     assert restart_module.requests_in_flight(signals) == left
 
 
@@ -343,7 +231,7 @@ DRAINS: dict[str, tuple[list[TargetSignals | None], str]] = {
 
 
 @pytest.mark.parametrize(("looks", "words"), DRAINS.values(), ids=DRAINS)
-def test_how_a_drain_goes(looks: list[TargetSignals | None], words: str) -> None:
+def test_how_a_drain_goes(looks, words):
     """It ends by itself, and says how."""
     told = [
         restart_module.drain_progress(DrainSettings(deadline_seconds=3), look, s)
@@ -354,7 +242,7 @@ def test_how_a_drain_goes(looks: list[TargetSignals | None], words: str) -> None
     assert words in told[-1][1]
 
 
-def test_switched_off() -> None:
+def test_switched_off():
     """Nobody is waited for, and it is said which key did that."""
     over, text = restart_module.drain_progress(DrainSettings(enabled=False), serving((5, 5)), 0.0)
     assert over

@@ -33,19 +33,7 @@ async def test_what_is_begun_twice_runs_once(tmp_path):
         assert (running.count("restarts"), running.count("schedules")) == (1, 1)
 
 
-async def test_an_incident_found_before_a_start_asks_again(tmp_path):
-    """No event tells of it any more: what is open is looked at."""
-    async with station(tmp_path, start=False) as one:
-        one.incident()
-        one.restarts.dispatcher.trouble_over("engine_stalled-a")
-        await one.restarts._check_incidents()
-        assert [each.request.incident_id for each in one.restarts.dispatcher.waiting("a")] == [
-            "engine_stalled-a"
-        ]
-
-
 async def test_a_dry_run_is_told_once(tmp_path):
-    """Also by the next run of the watcher."""
     async with station(tmp_path, mode="observe", start=False) as one:
         await one.journal.write(Attempt(
             id="x", target="a", group="g", trigger="incident", hook="h", reason="", actor="",
@@ -80,7 +68,6 @@ async def test_a_journal_that_takes_writes_again_is_no_trouble(tmp_path):
 
 
 async def test_a_reload_stands_in_the_journal(tmp_path):
-    """Who, from where, and what changed."""
     config = tmp_path / "config.yaml"
     text = f"state_dir: {tmp_path}/state\ntargets: [{{name: a, url: 'http://127.0.0.1:1'}}]\n"
     config.write_text(text)
@@ -110,11 +97,3 @@ async def test_an_attempt_does_not_hold_the_end_up(tmp_path):
         began = asyncio.get_running_loop().time()
         await one.restarts.stop()
         assert asyncio.get_running_loop().time() - began < 4
-
-
-async def test_a_schedule_whose_condition_does_not_hold_asks_nothing(tmp_path):
-    """It is left out until its next time."""
-    late = {**WEEKLY, "throughput_ratio_max": 0.8}
-    async with station(tmp_path, schedules=[late]) as one:
-        one.restarts._due("a", one.config.restart.schedules[0])
-        assert one.restarts.dispatcher.waiting("a") == []

@@ -30,15 +30,15 @@ SIGNALS = TargetSignals(
 OLD = replace(SIGNALS, process_start_time=None, engines={"0": EngineSignals(engine="0")})
 
 
-def nightly(**keys: Any) -> ScheduleSettings:
+def nightly(**keys):
     return ScheduleSettings(name="nightly", **{"cron": "0 4 * * sun"} | keys)
 
 
-def settings(schedule: ScheduleSettings, zone: str = "UTC") -> RestartSettings:
+def settings(schedule, zone="UTC"):
     return RestartSettings(schedules=(schedule,), time_zone=zone)
 
 
-async def next_of(restart: RestartSettings) -> float | None:
+async def next_of(restart):
     schedule = Schedule(lambda *_: None)
     schedule.start()
     try:
@@ -49,8 +49,7 @@ async def next_of(restart: RestartSettings) -> float | None:
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kolkata"])
-async def test_cron_falls_due_in_its_zone(zone: str) -> None:
-    """0 4 * * sun is Sunday at four where the operator lives."""
+async def test_cron_falls_due_in_its_zone(zone):
     next_t = await next_of(settings(nightly(), zone))
 
     assert next_t is not None
@@ -59,8 +58,7 @@ async def test_cron_falls_due_in_its_zone(zone: str) -> None:
     assert 0 < next_t - time.time() <= 7 * 86_400 + 3600
 
 
-async def test_interval_is_not_put_off_by_our_own_restarts() -> None:
-    """Whenever the watcher starts, the next one is the same."""
+async def test_interval_is_not_put_off_by_our_own_restarts():
     restart = settings(nightly(cron="", interval_seconds=86_400))
     first = await next_of(restart)
     await asyncio.sleep(0.05)
@@ -69,16 +67,15 @@ async def test_interval_is_not_put_off_by_our_own_restarts() -> None:
     assert datetime.fromtimestamp(first, UTC).hour == 0
 
 
-async def test_what_falls_due_is_told_once() -> None:
+async def test_what_falls_due_is_told_once():
     """A schedule that is due now is handed over, on the event loop, with its target."""
     told: list[tuple[str, str]] = []
     schedule = Schedule(lambda target, each: told.append((target, each.name)))
     schedule.start()
     try:
         every_second = nightly().model_copy(update={"cron": "", "interval_seconds": 1})
-        schedule.set(
-            [("chat-0", RestartSettings().model_copy(update={"schedules": (every_second,)}))]
-        )
+        restart = RestartSettings().model_copy(update={"schedules": (every_second,)})
+        schedule.set([("chat-0", restart)])
         async with asyncio.timeout(30):
             while not told:
                 await asyncio.sleep(0.05)
@@ -90,7 +87,7 @@ async def test_what_falls_due_is_told_once() -> None:
     assert told[:1] == [("chat-0", "nightly")]
 
 
-async def test_reload_keeps_what_did_not_change_and_drops_what_is_gone() -> None:
+async def test_reload_keeps_what_did_not_change_and_drops_what_is_gone():
     """Other targets' times are not touched by one target's change."""
     schedule = Schedule(lambda *_: None)
     schedule.start()
@@ -121,39 +118,29 @@ CONDITIONS: dict[str, tuple[dict[str, Any], TargetSignals | None, str | None]] =
 
 
 @pytest.mark.parametrize(("keys", "signals", "words"), CONDITIONS.values(), ids=CONDITIONS)
-def test_condition(keys: dict[str, Any], signals: TargetSignals | None, words: str | None) -> None:
+def test_condition(keys, signals, words):
     """What is unknown does not hold."""
     said = condition(nightly(**keys), signals)
     assert (said is None) == (words is None)
     assert words is None or words in str(said)
 
 
-def berlin(text: str) -> float:
+def berlin(text):
     return datetime.fromisoformat(text).timestamp()
 
 
 NIGHTS = {
-    "it goes back, and half past two comes twice": (
-        "2026-10-24T12:00+02:00",
-        "2026-10-25T02:30+02:00",
-    ),
+    "it goes back, and half past two comes twice": ("2026-10-24T12:00+02:00", "2026-10-25T02:30+02:00"),
     "... asked between the two": ("2026-10-25T02:45+02:00", "2026-10-26T02:30+01:00"),
     "... asked in the hour that comes again": ("2026-10-25T02:15+01:00", "2026-10-26T02:30+01:00"),
-    "it goes forward, and there is no half past two": (
-        "2026-03-28T12:00+01:00",
-        "2026-03-29T03:30+02:00",
-    ),
-    "... asked after the hour that is missing began": (
-        "2026-03-29T03:10+02:00",
-        "2026-03-29T03:30+02:00",
-    ),
+    "it goes forward, and there is no half past two": ("2026-03-28T12:00+01:00", "2026-03-29T03:30+02:00"),
+    "... asked after the hour that is missing began": ("2026-03-29T03:10+02:00", "2026-03-29T03:30+02:00"),
     "... asked just after it": ("2026-03-29T03:30+02:00", "2026-03-30T02:30+02:00"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("after", "due"), NIGHTS.values(), ids=NIGHTS)
-def test_night_of_a_clock_change(after: str, due: str) -> None:
-    """It falls due once."""
+def test_night_of_a_clock_change(after, due):
     assert next_due(nightly(cron="30 2 * * *"), "Europe/Berlin", berlin(after)) == berlin(due)
 
 
@@ -162,7 +149,7 @@ def test_night_of_a_clock_change(after: str, due: str) -> None:
     zone=some.sampled_from(("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe")),
     due_t=some.floats(1.7e9, 1.9e9), passed_s=some.floats(0.0, 86400.0),
 )  # fmt: skip
-def test_the_last_time_is_that_which_a_walk_finds(cron, zone, due_t, passed_s) -> None:
+def test_the_last_time_is_that_which_a_walk_finds(cron, zone, due_t, passed_s):
     """Over changes of the clock, too."""
     schedule, now_t = nightly(cron=cron, misfire_seconds=1e9), due_t + passed_s
     last_t = first_t = next_due(schedule, zone, due_t)
@@ -172,13 +159,10 @@ def test_the_last_time_is_that_which_a_walk_finds(cron, zone, due_t, passed_s) -
     assert last_due(schedule, zone, first_t, now_t) == last_t
 
 
-def test_a_search_is_short_however_much_was_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_is_short_however_much_was_missed(monkeypatch):
     """Two years of minutes that may all be made up for, and a day that never comes."""
-    searches = []
-    searching = schedules.next_due
-    monkeypatch.setattr(
-        schedules, "next_due", lambda *given: searches.append(1) or searching(*given)
-    )
+    searches, search = [], schedules.next_due
+    monkeypatch.setattr(schedules, "next_due", lambda *how: searches.append(1) or search(*how))
     t = berlin("2026-01-01T00:00+00:00")
     minutely = nightly(cron="* * * * *", misfire_seconds=86400.0 * 800)
     assert last_due(minutely, "UTC", t, t + 730 * 86400.0) == t + 730 * 86400.0
@@ -193,7 +177,7 @@ MISSED = {
 
 
 @pytest.mark.parametrize(("late_s", "after", "asked"), MISSED.values(), ids=MISSED)
-async def test_a_time_that_was_missed(tmp_path: Any, late_s: float, after: str, asked: int) -> None:
+async def test_a_time_that_was_missed(tmp_path, late_s, after, asked):
     """The watcher was down: it is done late or left out, and the journal says which."""
     due = datetime.fromtimestamp(time.time() - late_s, UTC)
     daily = {"name": "nightly", "cron": f"{due.minute} {due.hour} * * *"}
@@ -219,8 +203,7 @@ async def test_a_time_that_was_missed(tmp_path: Any, late_s: float, after: str, 
         assert (due_t < time.time()) == bool(asked)
 
 
-async def test_a_clock_that_is_set_forward_wakes_what_is_due() -> None:
-    """The last of the times that were passed over; the next one is after now."""
+async def test_a_clock_that_is_set_forward_wakes_what_is_due():
     told: list[str] = []
     schedule = Schedule(lambda target, each: told.append(each.name))
     hourly = nightly(cron="0 * * * *")

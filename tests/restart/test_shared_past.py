@@ -2,19 +2,16 @@
 
 import json
 import time
-from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.kubernetes_api import NAMESPACE, FakeKubernetes
 from tests.restart.dispatching import Story
-from tests.restart.world import REQUEST, Server
+from tests.restart.world import REQUEST
 from vllm_watch.restart.locks import lease as lease_lock
-from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.locks.record import Limits
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -33,47 +30,45 @@ THEIRS = replace(REQUEST, incident_id="i2")
 class Lease:
     """The lock's record; each watcher has a client of its own."""
 
-    def __init__(self, api: FakeKubernetes, folder: Path) -> None:
+    def __init__(self, api, folder):
         self._api, self._folder = api, folder
 
-    def watcher(self) -> Callable[[], Lock]:
+    def watcher(self):
         shared = lease_lock.Shared(self._api.api(self._folder), NAMESPACE, "gpu")
         return lambda: lease_lock.Lock(shared, LIMITS, 60.0)
 
     @property
-    def _annotations(self) -> dict[str, str]:
+    def _annotations(self):
         said: dict[str, str] = self._api.objects["leases", NAMESPACE, "gpu"]["metadata"][
             "annotations"
         ]
         return said
 
-    async def past(self) -> list[dict[str, Any]]:
+    async def past(self):
         """Return the record's last attempts."""
         found: list[dict[str, Any]] = json.loads(self._annotations[lease_lock.ANNOTATION])["past"]
         return found
 
-    async def damage(self) -> None:
+    async def damage(self):
         record = json.loads(self._annotations[lease_lock.ANNOTATION])
         record["past"] = [{"id": "x"}]
         self._annotations[lease_lock.ANNOTATION] = json.dumps(record)
 
 
 @asynccontextmanager
-async def lease(folder: Path) -> AsyncIterator[Lease]:
+async def lease(folder):
     async with FakeKubernetes().running() as api:
         yield Lease(api, folder / "pod")
 
 
-def second(server: Server, lock: Callable[[], Lock], **how: Any) -> Story:
+def second(server, lock, **how):
     """The other watcher, whose state folder is its own."""
     story = Story(server, lock=lock, settings=EAGER, folder="state-2", holder="them", **how)
     story.incident(name="i2")
     return story
 
 
-async def test_hook_that_did_not_help_is_not_called_by_the_second(
-    server: Server, tmp_path: Path
-) -> None:
+async def test_hook_that_did_not_help_is_not_called_by_the_second(server, tmp_path):
     """Until a person there says so; and what it does then, the first one knows."""
     async with lease(tmp_path) as place:
         ours, theirs = place.watcher(), place.watcher()
@@ -91,7 +86,7 @@ async def test_hook_that_did_not_help_is_not_called_by_the_second(
         assert [each["state"] for each in await place.past()] == ["did_not_help", "helped"]
 
 
-async def test_call_is_written_before_it_is_made(server: Server, tmp_path: Path) -> None:
+async def test_call_is_written_before_it_is_made(server, tmp_path):
     """And who dies with it open is uncertain for the other, once its slot is free."""
     async with lease(tmp_path) as place:
         ours, theirs = place.watcher(), place.watcher()
@@ -109,8 +104,7 @@ async def test_call_is_written_before_it_is_made(server: Server, tmp_path: Path)
         assert [each.state for each in held.others] == ["uncertain"]
 
 
-async def test_past_that_is_damaged_is_a_no(server: Server, tmp_path: Path) -> None:
-    """Nobody knows what was tried."""
+async def test_past_that_is_damaged_is_a_no(server, tmp_path):
     async with lease(tmp_path) as place:
         lock = place.watcher()
         async with Story(server, lock=lock, settings=EAGER) as story:
@@ -124,9 +118,7 @@ async def test_past_that_is_damaged_is_a_no(server: Server, tmp_path: Path) -> N
         assert len(server.lines("called")) == 1
 
 
-async def test_clock_of_another_that_is_ahead_blocks_for_one_cooldown(
-    server: Server, tmp_path: Path
-) -> None:
+async def test_clock_of_another_that_is_ahead_blocks_for_one_cooldown(server, tmp_path):
     """An attempt of next year counts from when it was first seen, and a person ends it."""
     async with lease(tmp_path) as place:
         ours, theirs = place.watcher(), place.watcher()

@@ -39,7 +39,6 @@ PEERS = {
 
 @pytest.mark.parametrize(("looks", "peers"), PEERS.values(), ids=PEERS)
 async def test_peers(tmp_path, looks, peers):
-    """Of the target `a`; the others are of its group."""
     names = "abc"[: len(looks)]
     async with station(tmp_path, targets=tuple(names), start=False) as one:
         for name, look in zip(names, looks, strict=True):
@@ -109,7 +108,6 @@ async def test_a_start_that_its_log_says_cannot_succeed(tmp_path):
 
 
 async def test_the_next_look(tmp_path):
-    """Waits for the target's own next look, and no longer than it is told to."""
     async with station(tmp_path, targets=("a", "b"), start=False) as one:
         targets = one.restarts.targets
         waiting = asyncio.create_task(targets.next_scrape("a", 5.0))
@@ -156,16 +154,11 @@ async def test_twins_that_start_together_are_two(tmp_path):
 
 
 async def test_two_targets_of_one_pod(tmp_path):
-    """Of one port they are one engine; of two ports, two."""
     async with station(tmp_path, targets=("a", "b", "c"), start=False) as one:
         managed, targets = one.restarts.targets.managed, one.restarts.targets
-        for name, url in (
-            ("a", "http://p:8000"),
-            ("b", "http://10.0.0.9:8000"),
-            ("c", "http://p:8001"),
-        ):
-            pod = replace(managed[name].target, url=url, pod="p", namespace="llm")
-            managed[name].target = pod
+        for name, at in (("a", "p:8000"), ("b", "10.0.0.9:8000"), ("c", "p:8001")):
+            target = managed[name].target
+            managed[name].target = replace(target, url=f"http://{at}", pod="p", namespace="llm")
         assert targets.same_engine("a") == {"a", "b"}
         assert targets.same_engine("c") == {"c"}
 

@@ -128,13 +128,10 @@ def _limits(site: "Site", attempt: Attempt, made: "Made") -> Iterator[str]:
     if freeze is not None and freeze[0] <= made.t < freeze[1]:
         yield "called while restarts are frozen"
     yield from _peers(site, attempt.target)
-    if (
-        site.others_hold
-        and site.lost_s is not None
-        and made.at_s - site.lost_s > RESTART["lock"]["ttl_seconds"]
-    ):
+    lost_s, ttl_s = site.lost_s, RESTART["lock"]["ttl_seconds"]
+    if site.others_hold and lost_s is not None and made.at_s - lost_s > ttl_s:
         yield "called under a lock that another watcher holds"
-    if site.others_hold and site.lost_s is None:
+    if site.others_hold and lost_s is None:
         yield "called while another watcher holds the lock"
 
 
@@ -188,21 +185,14 @@ def of_the_sick(site: "Site") -> Iterator[str]:
     assert site.watcher is not None
     board = site.watcher.board
     for name in site.settings.urls:
-        if (
-            (engine := site.of(name)) is None
-            or engine.serves
-            or site.watcher.restarts.dispatcher.attempts.busy(name)
-        ):
+        engine, busy = site.of(name), site.watcher.restarts.dispatcher.attempts.busy(name)
+        if engine is None or engine.serves or busy:
             continue  # a restart that is being verified ends in a page where it did not help
         incidents = board.targets[name].incidents.open
-        common = [
-            each
-            for each in board.own.incidents.open.values()
-            if not incidents.keys().isdisjoint(each.related)
-        ]
-        if not any(
-            each.severity == "page" and each.firing for each in (*incidents.values(), *common)
-        ):
+        own = board.own.incidents.open.values()
+        common = [each for each in own if not incidents.keys().isdisjoint(each.related)]
+        told = (*incidents.values(), *common)
+        if not any(each.severity == "page" and each.firing for each in told):
             yield f"{name} is sick, and not paged for"
 
 
@@ -213,16 +203,8 @@ def to_restart(site: "Site") -> Iterator[str]:
     ages = [min(now_s - each.at_s, now_t - each.t) for each in site.calls]
     if any(age_s < COOLDOWN_SECONDS for age_s in ages):
         return
-    if (
-        len(
-            {
-                each.attempt
-                for each, age_s in zip(site.calls, ages, strict=True)
-                if age_s < HOUR_SECONDS
-            }
-        )
-        >= BUDGET_PER_HOUR
-    ):
+    aged = zip(site.calls, ages, strict=True)
+    if len({each.attempt for each, age_s in aged if age_s < HOUR_SECONDS}) >= BUDGET_PER_HOUR:
         return
     since = [each for each in site.calls if each.at_s >= site.resumed_s]
     if any(site.wrote[each.attempt].state != "helped" for each in since):

@@ -91,26 +91,21 @@ class Site:
         self.engines = {name: Engine(url) for name, url in URLS.items()}
         twins_t = CLOCK.time() - 1000.0
         for number, engine in enumerate(self.engines.values()):
-            engine.start(
-                start_t=twins_t - max(0, 1 - number)
-            )  # all but the first started in the same 10 ms
+            # All but the first started in the same 10 ms.
+            engine.start(start_t=twins_t - max(0, 1 - number))
         self.watcher: Watcher | None = None
         self.stops = False  # is the watcher asked to?
         self.resumed_s = 0.0
         self.outage = False
-        self.common: frozenset[str] = (
-            frozenset()
-        )  # targets that the outage hit all at once, each of them well
+        # Targets that the outage hit all at once, each of them well.
+        self.common: frozenset[str] = frozenset()
         self.hook_does, self.supervised = "restarts", False
         self.last: dict[str, Found] = {}  # by target: the last scrape
         self.seen: dict[str, Process] = {}  # by target: the last process that answered
         self.wrote: dict[str, Attempt] = {}  # as the disk has it
-        self.decided: dict[
-            str, dict[str, list[Process | None]]
-        ] = {}  # by attempt and target: who it may be of
-        self.silent: dict[
-            str, set[str]
-        ] = {}  # by attempt: of whom nothing answered as it was decided
+        # By attempt and target: who it may be of; by attempt: of whom nothing answered as it was decided.
+        self.decided: dict[str, dict[str, list[Process | None]]] = {}
+        self.silent: dict[str, set[str]] = {}
         self.calls: list[Made] = []
         self.asked: dict[str, tuple[float, str]] = {}  # by alert: when, of whom
         self.approved: set[str] = set()  # incidents
@@ -168,14 +163,14 @@ class Site:
         self.wrote[attempt.id] = attempt
         self.broken += oracle.of_write(self, before, attempt)
         if attempt.state == "intent":
-            self.silent[attempt.id] = {
-                name
-                for name in attempt.names
-                if name not in self.last or self.last[name].process is None
-            }
+            silent = (each for each in attempt.names if not self._answered(each))
+            self.silent[attempt.id] = set(silent)
             self.decided[attempt.id] = {
                 name: [self.seen.get(name), self.last[name].met if name in self.last else None] for name in attempt.names
             }  # fmt: skip
+
+    def _answered(self, target: str) -> bool:
+        return target in self.last and self.last[target].process is not None
 
     def called(self, call: HookCall, settings: Any) -> Engine | None:
         self.passed.append("called")
@@ -284,12 +279,8 @@ class Site:
         """Incidents whose restart waits."""
         assert self.watcher is not None
         dispatcher = self.watcher.restarts.dispatcher
-        waits = [
-            each.request.incident_id
-            for name in self.settings.urls
-            for each in dispatcher.waiting(name)
-        ]
-        return [each for each in waits if each is not None]
+        waits = (each.request for name in self.settings.urls for each in dispatcher.waiting(name))
+        return [each.incident_id for each in waits if each.incident_id is not None]
 
     def approve(self, incident: str) -> None:
         if self.watcher is None:

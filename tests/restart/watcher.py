@@ -15,7 +15,6 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
 import sys
 from collections import Counter
 from contextlib import closing, suppress
@@ -27,14 +26,13 @@ from tests.restart.world import (
     END,
     LOCKED,
     REQUEST,
-    ROOT,
     START,
     TARGET,
     Backends,
+    Forking,
     Server,
     World,
     command,
-    python,
 )
 from vllm_watch.restart import dispatcher as dispatcher_module
 from vllm_watch.restart import restart, verify
@@ -47,30 +45,18 @@ from vllm_watch.state import file
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal
 
-END_SECONDS = 60.0
 
-
-class Watchers:
-    """A program that forks one watcher after the other, which saves each of them the import."""
+class Watchers(Forking):
+    """One watcher after the other."""
 
     def __init__(self, **environ: str) -> None:
-        self._process = python(
-            "-m", "tests.restart.watcher", stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT,
-            env=environ,
-        )  # fmt: skip
+        super().__init__("-m", "tests.restart.watcher", **environ)
 
     def run(
         self, server: Server, point: str, fault: str | None = None, *, dies: bool = False
     ) -> int:
         """Run one to its end; return its exit status."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        asked = {"folder": str(server.folder), "point": point, "fault": fault, "dies": dies}
-        print(json.dumps(asked), file=self._process.stdin, flush=True)
-        return int(self._process.stdout.readline())
-
-    def close(self) -> None:
-        self._process.communicate(timeout=END_SECONDS)
+        return self.asked(folder=str(server.folder), point=point, fault=fault, dies=dies)
 
 
 def on_disk(folder: Path) -> tuple[Attempt, ...]:

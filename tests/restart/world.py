@@ -5,13 +5,14 @@ script that ends this process and starts another; every call and every end is a 
 """
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from vllm_watch.restart.facts import Answer, RestartRequest
 from vllm_watch.restart.gates import Gates
 from vllm_watch.restart.hooks.base import Hook, Tools
 from vllm_watch.restart.hooks.command import Hook as CommandHook
-from vllm_watch.restart.locks.base import Lock
+from vllm_watch.restart.locks.base import Held, Lock
 from vllm_watch.restart.targets import ManagedTarget, Targets
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.hooks import CommandHook as CommandSettings
@@ -33,6 +34,7 @@ from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal
 
 ROOT = Path(__file__).parents[2]
+END_SECONDS = 60.0
 TARGET = Target(name="chat-0", url="http://127.0.0.1:9", group="chat")
 MATE = "chat-1"
 """The name of the other rank, where there is one."""
@@ -41,6 +43,7 @@ REQUEST = RestartRequest(
     target="chat-0", group="chat", trigger="incident", reason="no step for 90 s", asked_t=1.0,
     engine="0", incident_id="i1", kind="engine_stalled", cause="hang",
 )  # fmt: skip
+OURS = Held(held=True, text="it is ours")
 SETTINGS = RestartSettings.model_validate({
     "mode": "auto", "hook": "script", "peers": "none", "new_version_seconds": 0,
     "verify": {"start_seconds": 2, "settle_seconds": 0.3}, "drain": {"deadline_seconds": 0.3},
@@ -270,6 +273,45 @@ class Evidence(EvidenceStore):
         return {"status.txt": read()}
 
 
+@dataclass
+class Lent:
+    """A lock that says what a test wants it to, and notes how it is given back."""
+
+    acquired: Held = OURS
+    renewed: Held | None = OURS  # None: it does not answer
+    ours: bool = True
+    ttl_seconds: float = 3600.0
+    done: list[str] = field(default_factory=list)
+
+    async def acquire(self, *_: object) -> Held:
+        return self.acquired
+
+    async def renew(self, *_: object) -> Held:
+        if self.renewed is not None:
+            return self.renewed
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.done.append("renewed no more")
+        raise AssertionError
+
+    def still_ours(self) -> bool:
+        return self.ours
+
+    async def release(
+        self, delay_seconds: float = 0.0, *, used: bool = True, ended: Attempt | None = None
+    ) -> None:
+        self.done.append(
+            f"{ended.state if ended else 'given back'}, {'used' if used else 'unused'}"
+        )
+
+    async def given_back(self, times: int = 1) -> None:
+        """Wait until it is."""
+        async with asyncio.timeout(10):
+            while sum("used" in each for each in self.done) < times:
+                await asyncio.sleep(0.01)
+
+
 def command(server: Server, script: str, timeout_seconds: float = 20.0) -> CommandHook:
     """The real command hook, with one of the scripts."""
     argv = ("/bin/sh", "-c", f"cd {server.folder}; {SCRIPTS.get(script, script)}")
@@ -299,6 +341,41 @@ class Backends:
 
     async def ask_blockers(self, settings: BlockersSettings) -> tuple[Answer, ...]:
         return tuple(self._answers())
+
+
+class Forking:
+    """A program that forks another of itself for each line that it reads, which saves each the import."""
+
+    def __init__(self, *words: Any, **environ: str) -> None:
+        self._process = python(
+            *words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=environ,
+            start_new_session=True,
+        )  # fmt: skip
+
+    def tell(self, line: str) -> None:
+        print(line, file=self._process.stdin, flush=True)
+
+    def asked(self, **words: Any) -> int:
+        """Tell it in JSON; return the number that it answers."""
+        assert self._process.stdout is not None
+        self.tell(json.dumps(words))
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        self._process.communicate(timeout=END_SECONDS)
+
+
+@contextmanager
+def hanging(folder: Path) -> "Iterator[Server]":
+    """A server that hangs, of which nothing outlives the block."""
+    folder.mkdir(exist_ok=True)
+    server = Server(folder)
+    server.start()
+    server.hang()
+    try:
+        yield server
+    finally:
+        server.end_all()
 
 
 def python(*words: str, **how: Any) -> subprocess.Popen[str]:

@@ -82,7 +82,6 @@ async def test_a_damaged_file_costs_the_charts_alone(tmp_path):
 
 
 async def test_a_damaged_part_costs_itself_alone(tmp_path):
-    """A bit that flipped is no chart."""
     await kept(tmp_path)
     change(
         tmp_path, "UPDATE chart SET data = ? WHERE name = 'engine 1'", bytes((1,)) * 99 + b"\x00"
@@ -93,7 +92,6 @@ async def test_a_damaged_part_costs_itself_alone(tmp_path):
 
 
 async def test_what_is_old_or_too_much_is_removed(tmp_path, monkeypatch):
-    """The oldest first."""
     monkeypatch.setattr(charts, "ROWS_MAX", 2)
     await kept(tmp_path)
     for n in range(3):
@@ -123,7 +121,6 @@ async def test_where_it_cannot_be_written_the_rest_goes_on(tmp_path, breaks):
 
 
 async def test_an_uptime_is_kept_for_a_month(tmp_path):
-    """The charts beside it for a day."""
     async with Opened(tmp_path) as opened:
         charts = opened.folder.charts
     with closing(sqlite3.connect(":memory:")) as db:

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,14 +28,14 @@ ENTRY = Entry(t=1.0, actor="ana", source="127.0.0.1", action="pause", reason="mi
 
 
 @pytest.fixture
-async def journal() -> AsyncIterator[Journal]:
+async def journal():
     """In memory."""
     one = Journal(None)
     yield one
     await one.close()
 
 
-async def test_attempt_is_kept_with_its_last_state(tmp_path: Path) -> None:
+async def test_attempt_is_kept_with_its_last_state(tmp_path):
     """Written twice it is one, and another journal on the same folder reads it whole."""
     journal = Journal(tmp_path)
     await journal.write(ATTEMPT)
@@ -48,18 +47,6 @@ async def test_attempt_is_kept_with_its_last_state(tmp_path: Path) -> None:
     assert await again.attempts("chat") == (called,)
     assert await again.attempts("other") == ()
     assert await again.attempts(since_t=ATTEMPT.began_t + 1) == ()
-    await again.close()
-
-
-async def test_what_holds_until_it_is_ended(tmp_path: Path) -> None:
-    """A pause outlives the watcher, and ends when it is ended."""
-    journal = Journal(tmp_path)
-    await journal.set("pause", {"actor": "ana", "reason": "x", "until_t": None})
-    await journal.close()
-    again = Journal(tmp_path)
-    assert (await again.standing())["pause"]["actor"] == "ana"
-    await again.set("pause", None)
-    assert "pause" not in await again.standing()
     await again.close()
 
 
@@ -78,7 +65,7 @@ asyncio.run(main())
 """
 
 
-def test_killed_at_any_moment(tmp_path: Path) -> None:
+def test_killed_at_any_moment(tmp_path):
     """What was said to be written is there after SIGKILL, every time, and the file is whole."""
     for round_ in range(3):
         folder = tmp_path / str(round_)
@@ -100,7 +87,7 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
         assert len(kept) <= last + 2
 
 
-async def _attempts(folder: Path) -> tuple[Attempt, ...]:
+async def _attempts(folder):
     journal = Journal(folder)
     try:
         return await journal.attempts()
@@ -108,7 +95,7 @@ async def _attempts(folder: Path) -> tuple[Attempt, ...]:
         await journal.close()
 
 
-async def test_opening_says_whether_the_disk_takes_anything(tmp_path: Path) -> None:
+async def test_opening_says_whether_the_disk_takes_anything(tmp_path):
     """Before the first thing that has to be written, until a write succeeds; without a restart."""
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "missing", tmp_path / "file"):
@@ -130,7 +117,7 @@ async def test_opening_says_whether_the_disk_takes_anything(tmp_path: Path) -> N
     await passing.close()
 
 
-async def test_entry_that_is_not_ours_makes_what_was_spent_unknown(tmp_path: Path) -> None:
+async def test_entry_that_is_not_ours_makes_what_was_spent_unknown(tmp_path):
     """Neither a text that is no JSON nor one of other fields is skipped: it might have been a restart."""
     insert = "INSERT OR REPLACE INTO attempt VALUES (?, ?, ?, ?, ?, ?)"
     for said in ("no JSON", '{"id": "b1"}'):
@@ -168,7 +155,7 @@ def test_closing_in_the_midst_of_a_write(tmp_path):
     assert done.returncode == 0
 
 
-async def test_an_entry_that_cannot_be_written_is_told(journal: Journal) -> None:
+async def test_an_entry_that_cannot_be_written_is_told(journal):
     """What no column takes is a trouble of the journal, with its cause, until the next write."""
     with pytest.raises(JournalError, match="an entry cannot be written: "):
         await journal.write(replace(ATTEMPT, before={"kinds": object()}))
@@ -178,8 +165,7 @@ async def test_an_entry_that_cannot_be_written_is_told(journal: Journal) -> None
     assert journal.trouble is None
 
 
-async def test_only_a_folder_of_its_own_is_closed_with_it(tmp_path: Path) -> None:
-    """The watcher's folder has other users, which go on."""
+async def test_only_a_folder_of_its_own_is_closed_with_it(tmp_path):
     worker = Worker(tmp_path / "shared", lambda *_: None)
     shared, own = Journal(worker), Journal(tmp_path)
     for journal in (shared, own):
@@ -193,9 +179,7 @@ async def test_only_a_folder_of_its_own_is_closed_with_it(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("incident_id", ["i1", None])
 @pytest.mark.parametrize(("state", "used"), [("intent", False), ("calling", True)])
-async def test_a_call_uses_up_the_yes_that_it_had(
-    journal: Journal, incident_id: str | None, state: str, used: bool
-) -> None:
+async def test_a_call_uses_up_the_yes_that_it_had(journal, incident_id, state, used):
     """That of its own incident and target, and not before the hook is called."""
     own, others = approval(incident_id or "", "chat-0"), approval("i1", "chat-1")
     for name in (own, others):
@@ -208,9 +192,7 @@ GANG = {"chat-1": {"kinds": []}}
 
 
 @pytest.mark.parametrize(("gang", "kept"), [(None, False), (GANG, True)])
-async def test_an_attempt_without_a_gang_is_read_by_older_versions(
-    journal: Journal, gang: dict[str, object] | None, kept: bool
-) -> None:
+async def test_an_attempt_without_a_gang_is_read_by_older_versions(journal, gang, kept):
     """They know no such field; with one it is kept."""
     attempt = replace(ATTEMPT, gang=gang)
     await journal.write(attempt)
@@ -219,7 +201,7 @@ async def test_an_attempt_without_a_gang_is_read_by_older_versions(
     assert await journal.attempts() == (attempt,)
 
 
-async def test_what_was_written_and_pruned_is_no_loss_to_the_next_run(tmp_path: Path) -> None:
+async def test_what_was_written_and_pruned_is_no_loss_to_the_next_run(tmp_path):
     """Each change renews the sums that tell whether a row is what was written."""
     for number in range(3):
         worker = Worker(tmp_path, lambda *_: None)
@@ -235,7 +217,7 @@ async def test_what_was_written_and_pruned_is_no_loss_to_the_next_run(tmp_path: 
     assert list(tmp_path.glob("*.damaged-*")) == []
 
 
-async def test_a_file_of_an_older_version_is_no_loss(tmp_path: Path) -> None:
+async def test_a_file_of_an_older_version_is_no_loss(tmp_path):
     """It has entries and no sums yet."""
     for older in (True, False):
         worker = Worker(tmp_path, lambda *_: None)
@@ -250,7 +232,7 @@ async def test_a_file_of_an_older_version_is_no_loss(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("table", ["attempt", "audit"])
-async def test_what_is_older_than_a_year_and_a_month_goes(journal: Journal, table: str) -> None:
+async def test_what_is_older_than_a_year_and_a_month_goes(journal, table):
     """To the second, and however few there are; of more than 20,000 the newest stay."""
     now_t = 500 * 86400.0
     for age_s in (400 * 86400.0 + 1.0, 400 * 86400.0, 1.0):
@@ -269,8 +251,7 @@ async def test_what_is_older_than_a_year_and_a_month_goes(journal: Journal, tabl
     assert await journal._do(lambda db: db.execute(count).fetchone()) == (20_000,)
 
 
-async def test_what_is_told_says_whether_there_is_more(journal: Journal) -> None:
-    """Entries and attempts by time, the last so many."""
+async def test_what_is_told_says_whether_there_is_more(journal):
     for t in (1.0, 3.0):
         await journal.note(replace(ENTRY, t=t))
     await journal.write(replace(ATTEMPT, began_t=2.0))
@@ -284,7 +265,7 @@ async def test_what_is_told_says_whether_there_is_more(journal: Journal) -> None
     [({"why": "it was cut"}, "it was cut"), ({"file": "/old"}, "damaged: /old")],
     ids=["as it is written", "as an older version wrote it"],
 )
-async def test_a_loss_is_accepted_once(journal: Journal, said: dict[str, str], words: str) -> None:
+async def test_a_loss_is_accepted_once(journal, said, words):
     """What was lost is told, and who accepted it is written down; where nothing was lost nothing is."""
     assert await journal.accept_loss("ana", "a new disk") is None
     assert await journal.entries() == ()
@@ -298,7 +279,7 @@ async def test_a_loss_is_accepted_once(journal: Journal, said: dict[str, str], w
     )  # fmt: skip
 
 
-async def test_full_disk(tmp_path: Path) -> None:
+async def test_full_disk(tmp_path):
     """On a file system of 256 KiB the write that does not fit is a no, and what was there stays."""
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", tmp_path],
@@ -322,13 +303,12 @@ async def test_full_disk(tmp_path: Path) -> None:
         subprocess.run(["umount", "-l", tmp_path], check=True)
 
 
-def test_an_attempt_in_the_words_of_the_journal() -> None:
-    """How it stands, in words where there are any, and what it brought."""
+def test_an_attempt_in_the_words_of_the_journal():
     said = replace(ATTEMPT, state="helped", text="it answers", payoff_ratio=0.5)
     assert Attempted.of(said).after == "helped: it answers; payoff +50%"
 
 
-async def test_damaged_file_makes_the_history_unknown(tmp_path: Path) -> None:
+async def test_damaged_file_makes_the_history_unknown(tmp_path):
     """The store moves it aside; the new one knows that nobody knows what was spent."""
     journal = Journal(tmp_path)
     await journal.write(ATTEMPT)
@@ -336,20 +316,3 @@ async def test_damaged_file_makes_the_history_unknown(tmp_path: Path) -> None:
     assert LOST in await journal.standing()
     assert await journal.attempts() == ()
     await journal.close()
-
-
-async def test_nothing_is_restarted_on_a_disk_that_takes_longer_than_ten_seconds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked, do = [], Worker.do
-
-    async def noted(worker, work, *, seconds, **how):
-        asked.append(seconds)
-        return await do(worker, work, seconds=seconds, **how)
-
-    monkeypatch.setattr(Worker, "do", noted)
-    journal = Journal(None)
-    await journal.note(ENTRY)
-    await journal.entries()
-    await journal.close()
-    assert asked == [10.0, 10.0]

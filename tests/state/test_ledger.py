@@ -18,7 +18,6 @@ async def worker(tmp_path):
 
 
 async def test_a_write_that_nothing_was_read_before_is_written(worker):
-    """What is None is removed."""
     table = LedgerTable(worker)
     assert await table.write({KEY: ROW}) is True
     assert await table.read() == [(KEY, ROW)]

@@ -102,25 +102,6 @@ async def test_a_server_that_goes_while_nobody_looks(tmp_path):
         assert "not scraped for a while" in json.dumps(incident["evidence"]["against"])
 
 
-async def test_an_incident_that_cannot_be_taken_up_ends(tmp_path):
-    """What was kept of its target is damaged: the new watcher says so, and begins anew."""
-    async with engine() as live:
-        async with watching(live, tmp_path) as first:
-            await first.until(makes_tokens)
-            live.scene["vllm"].fault("hang")
-            (incident,) = opened(await first.until(opened, seconds=PATIENCE))
-            await on_disk(tmp_path, incident)
-            await first.end(signal.SIGKILL)
-        damage = "UPDATE watch SET state = replace(state, 'followed', 'fellow') WHERE target = 'a'"
-        rows(tmp_path, damage)
-        async with watching(live, tmp_path) as second:
-            await second.until(lambda s: s["targets"] and second.events("state_entry_lost"))
-            (lost,) = second.events("state_entry_lost")
-            assert "lifecycle" in lost["cause"]
-            (past,) = await incidents(second, "?state=resolved")
-            assert (past["id"], past["resolution"]) == (incident["id"], "superseded")
-
-
 def makes_tokens(status):
     """Return True once progress was seen; an engine that hangs before is unknown, and no incident."""
     known = [target["signals"] for target in status["targets"] if target["signals"]]

@@ -36,17 +36,8 @@ TIMES_DIFFER_BY = 20.0
 
 
 def in_short(events):
-    return [
-        (
-            e["event"],
-            e["kind"],
-            e["engine"],
-            e["severity"],
-            e["restart_advised"],
-            e.get("resolution"),
-        )
-        for e in ends(events)
-    ]
+    keys = ("event", "kind", "engine", "severity", "restart_advised", "resolution")
+    return [[each.get(key) for key in keys] for each in ends(events)]
 
 
 @pytest.mark.parametrize(("story", "splits"), STORIES.values(), ids=STORIES)
@@ -75,7 +66,4 @@ def names(events):
 
 
 def last_causes(events):
-    causes = {}
-    for each in events:
-        causes[each["kind"], each["engine"]] = (each["cause"], each["severity"])
-    return causes
+    return {(each["kind"], each["engine"]): (each["cause"], each["severity"]) for each in events}

@@ -266,7 +266,6 @@ async def test_a_file_that_cannot_be_opened_is_one_trouble(tmp_path):
 
 
 async def test_what_the_file_has_lost_is_told_when_it_is_opened(tmp_path):
-    """Once, not at each read."""
     async with Told(tmp_path) as told:
         await told.kept(incident())
     (tmp_path / file.NAME).write_bytes(b"")

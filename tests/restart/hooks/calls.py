@@ -24,7 +24,6 @@ CALL = HookCall(
 
 
 def call(**changed) -> HookCall:
-    """The call, with something else in it."""
     return replace(CALL, **changed)
 
 

@@ -54,7 +54,6 @@ class Watcher:
         self.process.send_signal(signal.SIGSTOP)
 
     def go_on(self):
-        """Let it go on."""
         self.process.send_signal(signal.SIGCONT)
 
 

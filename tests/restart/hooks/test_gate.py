@@ -73,7 +73,6 @@ async def begun(site, of=CALL):
 
 @pytest.mark.parametrize("end", ["port closed", "another process"])
 async def test_restart_is_done_when_the_server_has_ended(site, end):
-    """Whichever is seen first; then the gate is open again."""
     await site.asked()
     site.looks()
     task = await begun(site)
@@ -115,8 +114,12 @@ async def test_without_a_probe_in_time_nothing_was_done():
         ([START + 60], CALL, "started after the observed server"),
         ([None], call(), "known neither from vLLM nor from its probe"),
         ([START], CALL, None),
+        (
+            [START, START + 100],
+            CALL,
+            "probes of 2 containers ask for llama",
+        ),  # two replicas of one name
         ([START - 600], CALL, None),  # a shell that loads a model first, then begins vLLM
-        ([START + 1], CALL, None),  # the same, as two readers of the boot's time have it
         ([None], CALL, None),
         ([START], call(), None),  # several API servers: vLLM does not say when they started
     ],
@@ -133,17 +136,8 @@ async def test_only_the_observed_server_is_meant(site, starts, of, words):
         assert site.notes.entries == []
 
 
-async def test_probes_of_two_containers_are_refused():
-    """Two replicas under one target's name: which one is meant nobody knows."""
-    site = Site()
-    await site.asked(START)
-    await site.asked(START + 100)
-    assert "probes of 2 containers ask for llama" in await site.hook.refusal(CALL)
-
-
-async def test_probe_that_went_silent_is_refused(monkeypatch):
+async def test_probe_that_went_silent_is_refused(site, monkeypatch):
     """After a minute without a question there is no probe any more."""
-    site = Site()
     await site.asked()
     monkeypatch.setattr(gate, "ASKED_SECONDS", -1.0)
     assert "has not asked" in await site.hook.refusal(CALL)

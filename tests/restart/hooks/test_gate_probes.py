@@ -22,9 +22,8 @@ from vllm_watch.config import Config
 LIVE, READY = "livenessProbe", "readinessProbe"
 WAYS = ("curl", "python")
 OK, FAILS = 0, 1
-LIVED_SECONDS = (
-    6.0  # a start is known to some two seconds: boot and ticks are whole seconds to some
-)
+LIVED_SECONDS = 6.0
+"""A start is known to some two seconds: boot and ticks are whole seconds to some."""
 SHELLS = {"sh": ["sh"], "bash as sh": ["bash", "--posix"]}
 
 
@@ -138,42 +137,28 @@ def test_watcher_that_is_stopped_is_no_reason(site, container):
 
 
 KILL = b"kill {start} {word}\n"
-STRANGE = {
-    "a word that was made up for another question": (200, b"kill {start} 1-2.0\n"),
-    "no word at all": (200, b"kill {start}\n"),
-    "an error": (500, KILL),
-    "elsewhere": (302, KILL),
-    "a server that started when none here did": (200, b"kill 1000000000 {word}\n"),
-    "a start that is not a number": (200, b"kill x{start} {word}\n"),
-    "a number without end": (200, b"kill " + b"9" * 400 + b" {word}\n"),
-    "readiness' word": (200, b"no {start} {word}\n"),
+ANSWERS = {
+    "the very words": (200, KILL, FAILS),
+    "a word that was made up for another question": (200, b"kill {start} 1-2.0\n", OK),
+    "no word at all": (200, b"kill {start}\n", OK),
+    "an error": (500, KILL, OK),
+    "elsewhere": (302, KILL, OK),
+    "a server that started when none here did": (200, b"kill 1000000000 {word}\n", OK),
+    "a start that is not a number": (200, b"kill x{start} {word}\n", OK),
+    "a number without end": (200, b"kill " + b"9" * 400 + b" {word}\n", OK),
+    "readiness' word": (200, b"no {start} {word}\n", OK),
+    "a byte now and then, for ever": (200, None, OK),
 }
 
 
-@pytest.mark.parametrize("answer", STRANGE.values(), ids=STRANGE)
-def test_answer_that_is_not_the_gates_says_nothing(site, container, answer):
-    """Whatever answers at the watcher's port, a probe takes only the gate's own words."""
-    status, body = answer
-    body = body.replace(b"{start}", b"%d" % container.started)
+@pytest.mark.parametrize(("status", "body", "probed"), ANSWERS.values(), ids=ANSWERS)
+def test_only_the_gates_own_words_are_taken(site, container, status, body, probed):
+    """Whatever answers at the watcher's port."""
+    body = body and body.replace(b"{start}", b"%d" % container.started)
     with Answering({"/gate/liveness": (status, body)}) as strange:
         site.port = strange.port
-        assert site.asked_by(container) == OK
+        assert site.asked_by(container) == probed
         assert len(strange.asked) == 1  # a redirect is not followed, nothing is asked twice
-
-
-def test_answer_of_the_gate_is_heard(site, container):
-    """The same server with the very words: the table above does not pass by chance."""
-    said = KILL.replace(b"{start}", b"%d" % container.started)
-    with Answering({"/gate/liveness": (200, said)}) as gate:
-        site.port = gate.port
-        assert site.asked_by(container) == FAILS
-
-
-def test_answer_without_end_is_not_waited_for(site, container):
-    """A byte now and then keeps a connection alive for ever."""
-    with Answering({"/gate/liveness": (200, None)}) as endless:
-        site.port = endless.port
-        assert site.asked_by(container) == OK
 
 
 def test_probe_without_its_tools_is_no_reason(site, container):
@@ -201,9 +186,8 @@ def test_configuration_of_the_page_is_one():
     assert PROBES["curl"][LIVE][-1] == config.targets[0].name
 
 
-RUN_SECONDS = (
-    60.0  # a machine that runs other tests at the same time; a probe itself takes milliseconds
-)
+RUN_SECONDS = 60.0
+"""On a machine that runs other tests at the same time; a probe itself takes milliseconds."""
 
 
 class Container:

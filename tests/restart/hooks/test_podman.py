@@ -132,7 +132,6 @@ async def test_container_is_restarted(container):
 
 
 async def test_container_that_was_stopped_is_left_alone(container):
-    """What a person stopped stays stopped."""
     await asyncio.to_thread(container, "stop", "--time", "5", "vllm")
     assert "does not run" in await hook(container).refusal(CALL)
     assert (await hook(container).restart(CALL)).outcome == "refused"

@@ -70,29 +70,11 @@ async def test_server_is_found_beside_another_one(serve):
     found = await server_process.find(base.Tools(), vllm.call())
     assert found.facts.pid == vllm.pid
     assert {vllm.engine, vllm.worker, vllm.helper} <= {each.pid for each in found.descendants()}
-    assert await pid_found(other.call(process_start_time=None)) == other.pid
-
-
-async def test_server_whose_parent_is_gone_is_found(serve, tmp_path):
-    """Started by a shell that has ended, it belongs to another parent and is still the one on its port."""
-    serve()
-    program = tmp_path / "bin" / "vllm"
-    (tmp_path / "said").touch()
-    script = f"{sys.executable} {program} serve >> {tmp_path}/said & echo $! > {tmp_path}/pid"
-    subprocess.run(["/bin/sh", "-c", script], check=True, timeout=600)
-    assert until(lambda: (tmp_path / "said").read_text().endswith("\n"))
-    port, *others = map(int, (tmp_path / "said").read_text().split())
-    pid = int((tmp_path / "pid").read_text())
-    try:
-        url = f"http://localhost:{port}"
-        assert await pid_found(call(url=url, process_start_time=started(pid))) == pid
-    finally:
-        for each in filter(alive, [pid, *others]):
-            os.kill(each, signal.SIGKILL)
+    named = f"http://localhost:{other.port}"
+    assert await pid_found(other.call(process_start_time=None, url=named)) == other.pid
 
 
 async def test_zombie_is_no_server(serve):
-    """A server that has ended, unnoticed by its parent, is not found."""
     vllm = serve()
     os.kill(vllm.pid, signal.SIGKILL)
     assert until(lambda: not alive(vllm.pid))
@@ -130,7 +112,7 @@ async def test_server_of_another_host_is_not_ours(serve, url):
 
 
 async def test_two_that_fit_are_one_too_many(serve):
-    """Two servers that share a port cannot be told apart: none is taken."""
+    """They cannot be told apart: none is taken."""
     one = serve("--shared")
     serve("--shared", "--port", str(one.port))
     assert "several servers were found" in await why_not(one.call(process_start_time=None))
@@ -145,18 +127,13 @@ async def test_server_that_nobody_starts_again(serve):
 
 SERVERS = {
     "/usr/bin/python3 /usr/local/bin/vllm serve m": True,
-    "/venv/bin/vllm serve m": True,
     "python3.12 -m vllm.entrypoints.openai.api_server --model m": True,
-    "python -u -m vllm.entrypoints.api_server": True,
     "python /opt/vllm/entrypoints/openai/api_server.py": True,
     "VLLM::APIServer": True,
     "VLLM::EngineCore": False,
-    "VLLM::Worker_TP0": False,
     "/usr/bin/python3 /usr/local/bin/vllm bench": False,
-    "python -m vllm_watch run": False,
     "/opt/venv/bin/python /opt/venv/bin/vllm-watch run": False,
     "timeout 100 vllm serve m": False,
-    "tini -- vllm serve m": False,
     "vim vllm serve": False,
     "": False,
 }

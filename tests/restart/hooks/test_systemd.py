@@ -40,13 +40,16 @@ def hook(tools, **more):
     return systemd.Hook(SystemdHook(name="a", unit="vllm.service", **more), tools)
 
 
-async def test_unit_begins_anew(machine, tmp_path):
-    """A restart is done when systemd has begun another invocation, not when it took the request."""
-    result = await hook(machine({}, seconds=0.7)).restart(CALL)
+@pytest.mark.parametrize("user", [False, True])
+async def test_unit_begins_anew(machine, tmp_path, user):
+    """A restart is done when systemd has begun another invocation, not when it took the request; a failed unit may begin, too."""
+    failed = {"ActiveState": "failed", "SubState": "failed", "Result": "exit-code"}
+    result = await hook(machine(failed, seconds=0.7), user=user).restart(CALL)
     assert (result.outcome, result.text) == ("done", "systemd restarted vllm.service")
     asked = (tmp_path / "bin/asked").read_text().splitlines()
     restarts = [line for line in asked if "restart" in line.split()]
-    assert restarts == ["--system --no-pager restart --no-block --no-ask-password -- vllm.service"]
+    which = "--user" if user else "--system"
+    assert restarts == [f"{which} --no-pager restart --no-block --no-ask-password -- vllm.service"]
 
 
 async def test_each_target_has_the_unit_of_its_port(machine, tmp_path):
@@ -58,9 +61,8 @@ async def test_each_target_has_the_unit_of_its_port(machine, tmp_path):
     other = await asking.restart(call(url="http://127.0.0.1:8000"))
     assert (other.outcome, other.text.split()[0]) == ("refused", "vllm@8000.service")
     asked = (tmp_path / "bin/asked").read_text().splitlines()
-    assert [line.split()[-1] for line in asked if "restart" in line.split()] == [
-        "vllm@8001.service"
-    ]
+    restarts = [line.split()[-1] for line in asked if "restart" in line.split()]
+    assert restarts == ["vllm@8001.service"]
 
 
 async def test_unit_that_does_not_begin_anew_is_uncertain(machine):
@@ -74,22 +76,18 @@ async def test_unit_that_does_not_begin_anew_is_uncertain(machine):
     ("status", "text", "outcome"),
     [
         (1, "Failed to restart vllm.service: Interactive authentication required.", "failed"),
-        (4, "Failed to restart vllm.service: Access denied", "failed"),
+        (4, "Zugriff verweigert", "failed"),
         (5, "Failed to restart vllm.service: Unit vllm.service not found.", "failed"),
         (1, "Failed to restart vllm.service: Unit vllm.service is masked.", "failed"),
         (4, "Failed to restart vllm.service: Operation refused, unit vllm.service may be requested by dependency only", "failed"),
         (1, "Failed to connect to bus: No such file or directory", "failed"),
         (1, "Failed to restart vllm.service: Connection reset by peer", "uncertain"),
-        (1, "Failed to restart vllm.service: Connection timed out", "uncertain"),
     ],
 )  # fmt: skip
 async def test_what_systemd_does_not_take_is_said(machine, status, text, outcome):
     """Its own words are the reason; where the request may have arrived the end is uncertain."""
     result = await hook(machine({}, refuse={"status": status, "text": text})).restart(CALL)
-    assert (result.outcome, result.text) == (
-        outcome,
-        f"systemd did not restart vllm.service: {text}",
-    )
+    assert (result.outcome, result.text) == (outcome, f"systemd did not restart vllm.service: {text}")  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -112,12 +110,6 @@ async def test_refuses_while_systemd_has_a_hand_in_it(machine, tmp_path, unit, w
     assert " restart " not in (tmp_path / "bin/asked").read_text()
 
 
-async def test_unit_that_ended_badly_can_be_restarted(machine):
-    """A failed unit runs nothing that a restart could harm."""
-    failed = {"ActiveState": "failed", "SubState": "failed", "Result": "exit-code"}
-    assert await hook(machine(failed)).refusal(CALL) is None
-
-
 @pytest.mark.parametrize("restart", ["no", "on-failure", "always"])
 async def test_rehearsal_says_whether_systemd_starts_it_again(machine, tmp_path, restart):
     """This hook starts the unit itself, so a Restart= that leaves a dead engine dead is a finding, no refusal."""
@@ -128,21 +120,6 @@ async def test_rehearsal_says_whether_systemd_starts_it_again(machine, tmp_path,
     assert (findings[0].text, findings[0].remedy) == ("vllm.service is active (running)", None)
     assert await asking.refusal(CALL) is None
     assert " restart " not in (tmp_path / "bin/asked").read_text()
-
-
-async def test_user_unit_is_asked_of_the_users_systemd(machine, tmp_path):
-    """`user: true` asks the user's own systemd."""
-    await hook(machine({}), user=True).refusal(CALL)
-    assert (tmp_path / "bin/asked").read_text().startswith("--user ")
-
-
-async def test_machine_without_systemd_is_refused(machine):
-    """Where systemd is not, or is another's, the hook says so before an attempt is spent."""
-    asking = hook(machine(dead=True))
-    assert "System has not been booted with systemd" in await asking.refusal(CALL)
-    assert (await asking.restart(CALL)).outcome == "failed"
-    absent = hook(base.Tools(environ={"PATH": "/var/empty"}))
-    assert "systemctl cannot be run" in await absent.refusal(CALL)
 
 
 async def test_real_systemctl_is_understood():
@@ -194,9 +171,6 @@ NOT_ACCEPTED = {
     "there is no systemctl": (child.Ended(unable="none"), "failed", "systemctl cannot be run: none"),
     "it does not answer": (child.Ended(timed_out=True), "uncertain", "systemctl did not answer within 10 s"),
     "its end is not known": (child.Ended(tail="a\nb"), "uncertain", "systemd did not restart vllm.service: a b"),
-    "no permission, in another language": (
-        child.Ended(status=4, tail="Zugriff verweigert"), "failed", "systemd did not restart vllm.service: Zugriff verweigert"),
-    "something else": (child.Ended(status=1, tail="oh"), "uncertain", "systemd did not restart vllm.service: oh"),
 }  # fmt: skip
 
 
@@ -227,23 +201,15 @@ async def test_unit_of_another_server_is_neither_restarted_nor_found_fit(
 ):
     """As far as the host's /proc shows it, one of the unit's processes must be the server."""
     parents = {100: 1, 101: 100, 102: 1}
-    seen = {
-        pid: replace(ProcReader().read(os.getpid()), pid=pid, ppid=parents[pid])
-        for pid in started_t
-    }
+    own = ProcReader().read(os.getpid())
+    seen = {pid: replace(own, pid=pid, ppid=parents[pid]) for pid in started_t}
     namespace = gpu_pids.PidNamespace(initial=initial, levels_above_ours=0)
     monkeypatch.setattr(systemd.gpu_pids, "of_tree", lambda _: namespace)
     monkeypatch.setattr(systemd.server_process, "everything", lambda _: seen)
     monkeypatch.setattr(
         systemd.server_process, "started_at", lambda each, t: started_t[each.pid] == t
     )
-    unit = Unit(
-        monkeypatch,
-        replace(UNIT, main_pid=main),
-        replace(UNIT, main_pid=main),
-        replace(UNIT, main_pid=main),
-        replace(UNIT, invocation="b"),
-    )
+    unit = Unit(monkeypatch, *[replace(UNIT, main_pid=main)] * 3, replace(UNIT, invocation="b"))
     told = call(process_start_time=observed)
     words = "no process of vllm.service has the start time of the observed server: it is a different one"
     asking = hook(base.Tools())
@@ -252,9 +218,3 @@ async def test_unit_of_another_server_is_neither_restarted_nor_found_fit(
     assert (found.ok, found.text == words) == (not another, another)
     result = await asking.restart(told)
     assert (result.outcome, unit.restarts) == (("refused", 0) if another else ("done", 1))
-
-
-async def test_rehearsal_where_systemd_cannot_be_asked_says_what_to_do(machine):
-    """And nothing else."""
-    [found] = await hook(machine(dead=True)).rehearse(CALL)
-    assert (found.ok, found.remedy) == (False, "see docs/hooks/systemd.md: rights")

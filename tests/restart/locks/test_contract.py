@@ -1,71 +1,111 @@
 """What every kind of lock does, whatever it is kept in; what is one kind's own: test_file.py, test_lease.py."""
 
+import asyncio
+import contextlib
 import json
-from collections.abc import AsyncIterator
+import os
+import random
+import signal
+import sys
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.restart.locks.lease_cluster import KEY, Cluster, cluster
+from tests.kubernetes_api import NAMESPACE, FakeKubernetes
 from tests.restart.waits import Clock
+from vllm_watch.clients.kubernetes import Access, Api
+from vllm_watch.restart.hooks.base import Tools
 from vllm_watch.restart.locks import file, lease
 from vllm_watch.restart.locks.base import Lock
+from vllm_watch.restart.locks.record import Limits
+
+ROOT = Path(__file__).parents[3]
+KEY = ("leases", NAMESPACE, "gpu")
 
 
 class FilePlace:
     """A lock of one host."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self._folder = folder
         self._kept = folder / "gpu.lock.json"
+        self.words = (str(folder),)
 
-    def watcher(self) -> None:
+    def watcher(self):
         """Its watchers remember nothing."""
 
-    def lock(self, _: None = None, *, slots: int = 1, ttl_seconds: float = 60.0, per_hour: int | None = None) -> Lock:  # fmt: skip
+    def lock(self, _=None, *, slots=1, ttl_seconds=60.0, per_hour=None):  # fmt: skip
         return file.Lock(
             self._folder, "gpu", slots=slots, ttl_seconds=ttl_seconds, per_hour=per_hour
         )
 
     @property
-    def kept(self) -> Any:
+    def kept(self):
         return json.loads(self._kept.read_text())
 
-    def remove(self) -> None:
+    def remove(self):
         self._kept.unlink()
 
 
-class LeasePlace(Cluster):
-    """A lock of one cluster."""
+class LeasePlace:
+    """A lock of one cluster: an API server, and watchers that ask it."""
+
+    def __init__(self, server, folder):
+        self.server, self.folder = server, folder
+
+    def watcher(self, token=None):
+        return lease.Shared(self.server.api(self.folder, token), NAMESPACE, "gpu")
+
+    def lock(self, watcher=None, *, slots=1, ttl_seconds=60.0, per_hour=None):
+        limits = Limits(slots=slots, per_hour=per_hour)
+        return lease.Lock(watcher or self.watcher(), limits, ttl_seconds)
 
     @property
-    def kept(self) -> Any:
-        return self.record
+    def words(self):
+        access = self.server.access(self.folder)
+        return access.url, str(access.token_file)
 
-    def remove(self) -> None:
+    @property
+    def lease(self):
+        return self.server.objects[KEY]
+
+    @property
+    def kept(self):
+        return json.loads(self.lease["metadata"]["annotations"][lease.ANNOTATION])
+
+    def remove(self):
         del self.server.objects[KEY]
 
 
-Place = FilePlace | LeasePlace
+@contextlib.asynccontextmanager
+async def cluster(folder):
+    async with FakeKubernetes().running() as server:
+        yield LeasePlace(server, folder / "pod")
 
 
 @pytest.fixture(params=["file", "lease"])
-async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
+async def place(request, tmp_path):
     if request.param == "file":
         yield FilePlace(tmp_path)
         return
     async with cluster(tmp_path) as here:
-        yield LeasePlace(here.server, here.folder)
+        yield here
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch):
     return Clock(monkeypatch, file, lease)
 
 
-async def test_one_at_a_time(place: Place) -> None:
-    """The second is told who has it; after the release it is free."""
+async def until(asked, seconds=20.0):
+    """Ask again and again, as the guard does."""
+    async with asyncio.timeout(seconds):
+        while (await asked()).held is not True:
+            await asyncio.sleep(0.2)
+
+
+async def test_one_at_a_time(place):
     first, second = place.lock(), place.lock()
     assert (await first.acquire("w1", "a1")).held is True
     refused = await second.acquire("w2", "a2")
@@ -77,7 +117,7 @@ async def test_one_at_a_time(place: Place) -> None:
     assert (await second.acquire("w2", "a2")).held is True
 
 
-async def test_slots(place: Place) -> None:
+async def test_slots(place):
     """As many as there are slots, and not one more; who still has another keeps it."""
     first, second = place.lock(slots=2), place.lock(slots=2)
     for number, each in enumerate((first, second)):
@@ -90,7 +130,7 @@ async def test_slots(place: Place) -> None:
     assert second.still_ours()
 
 
-async def test_twice_under_one_attempt_is_once(place: Place) -> None:
+async def test_twice_under_one_attempt_is_once(place):
     """A retry takes no second slot; the next run of the watcher can renew the first one's and give it back."""
     mine = place.lock(slots=2)
     for _ in range(2):
@@ -105,7 +145,7 @@ async def test_twice_under_one_attempt_is_once(place: Place) -> None:
     assert (await place.lock(per_hour=1).acquire("w2", "a2")).held is True
 
 
-async def test_lease_ends_without_a_sign_of_its_holder(place: Place, clock: Clock) -> None:
+async def test_lease_ends_without_a_sign_of_its_holder(place, clock):
     """A holder that does not renew stops believing two TTLs before others may have it; renewing prolongs."""
     first, watcher = place.lock(ttl_seconds=6000), place.watcher()
     await first.acquire("w1", "a1")
@@ -124,7 +164,7 @@ async def test_lease_ends_without_a_sign_of_its_holder(place: Place, clock: Cloc
     assert (lost.held, "it was lost" in lost.text, first.still_ours()) == (False, True, False)
 
 
-async def test_so_many_in_an_hour(place: Place, clock: Clock) -> None:
+async def test_so_many_in_an_hour(place, clock):
     """What was restarted counts for an hour from its end; what was given up before the hook does not."""
     unused, used, watcher = place.lock(per_hour=1), place.lock(per_hour=1), place.watcher()
     await unused.acquire("w1", "a1")
@@ -140,8 +180,7 @@ async def test_so_many_in_an_hour(place: Place, clock: Clock) -> None:
     assert (await place.lock(watcher, per_hour=1).acquire("w2", "a3")).held is True
 
 
-async def test_release_delay(place: Place, clock: Clock) -> None:
-    """The next one waits that long."""
+async def test_release_delay(place, clock):
     first, watcher = place.lock(), place.watcher()
     await first.acquire("w1", "a1")
     await first.release(delay_seconds=5000)
@@ -150,15 +189,14 @@ async def test_release_delay(place: Place, clock: Clock) -> None:
         assert (await place.lock(watcher).acquire("w2", "a2")).held is held
 
 
-async def test_what_was_never_taken_cannot_be_renewed(place: Place) -> None:
-    """It is no error, and it is not held."""
+async def test_what_was_never_taken_cannot_be_renewed(place):
     mine = place.lock()
     assert ((await mine.renew()).held, mine.still_ours()) == (False, False)
     await mine.release()
     assert (await place.lock().acquire("w2", "a2")).held is True
 
 
-async def test_slot_that_was_lost_is_not_given_back(place: Place) -> None:
+async def test_slot_that_was_lost_is_not_given_back(place):
     """Its restart rests for nobody, and the slot of who has it now stays."""
     mine, other = place.lock(), place.lock()
     assert (await mine.acquire("w1", "a1")).held is True
@@ -169,7 +207,7 @@ async def test_slot_that_was_lost_is_not_given_back(place: Place) -> None:
     assert place.kept == before
 
 
-async def test_what_a_person_has_removed_is_lost(place: Place) -> None:
+async def test_what_a_person_has_removed_is_lost(place):
     """Its holder learns it when it renews, and acts no more."""
     mine = place.lock()
     assert (await mine.acquire("w1", "a1")).held is True
@@ -177,3 +215,81 @@ async def test_what_a_person_has_removed_is_lost(place: Place) -> None:
     assert mine.still_ours()
     assert ((await mine.renew()).held, mine.still_ours()) == (False, False)
     assert (await mine.renew()).held is False
+
+
+async def test_twenty_contend_for_three_slots(place):
+    """Each asks until it had its turn: never more than three hold, each gets it, none is spent twice."""
+    holding: set[str] = set()
+    worst, full = 0, asyncio.Event()
+
+    async def contend(number):
+        nonlocal worst
+        watcher, chance = place.watcher(), random.Random(number)
+        mine = place.lock(watcher, slots=3)
+        await until(lambda: mine.acquire(f"w{number}", f"a{number}"), 60)
+        assert mine.still_ours()
+        holding.add(f"w{number}")
+        worst = max(worst, len(holding))
+        if worst == 3:
+            full.set()
+        await full.wait()
+        await asyncio.sleep(chance.random() * 0.2)
+        holding.discard(f"w{number}")
+        await mine.release()
+        # A release that lost to the others too often goes with this watcher's next change.
+        for again in range(20):
+            if all(slot["holder"] != f"w{number}" for slot in place.kept["slots"]):
+                return
+            await until(partial(mine.acquire, f"w{number}", f"a{number}-{again}"), 60)
+            await mine.release(used=False)
+
+    async with asyncio.timeout(240):
+        await asyncio.gather(*(contend(number) for number in range(20)))
+    assert (worst, len(place.kept["spent"]), place.kept["slots"]) == (3, 20, [])
+
+
+HOLD = """
+import asyncio, sys
+from tests.restart.locks.test_contract import held_by_a_process
+asyncio.run(held_by_a_process(*sys.argv[1:]))
+"""
+
+
+async def held_by_a_process(where, token_file=""):
+    """Runs in a process of its own: take the lock, renew it as attempts do, until killed."""
+    mine: Lock = file.Lock(Path(where), "gpu", slots=1, ttl_seconds=0.9)
+    if token_file:
+        access = Access(url=where, token_file=Path(token_file), namespace=NAMESPACE)
+        shared = lease.Shared(Api(access, Tools().session), NAMESPACE, "gpu")
+        mine = lease.Lock(shared, Limits(slots=1), 0.9)
+    print((await mine.acquire("w1", "attempt of w1")).held, flush=True)
+    while True:
+        await asyncio.sleep(mine.ttl_seconds / 3)
+        await mine.renew()
+        print(mine.still_ours(), flush=True)
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+async def test_process_that_dies_or_hangs_is_succeeded(place, end):
+    """Its slot comes free after three times its TTL; one that wakes up again finds that it has lost."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", HOLD, *place.words,
+        stdout=asyncio.subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        assert (await process.stdout.readline()).strip() == b"True"
+        watcher = place.watcher()
+        assert (await place.lock(watcher).acquire("w2", "a2")).held is False
+        process.send_signal(end)
+        await until(lambda: place.lock(watcher).acquire("w2", "a2"))
+        if end == signal.SIGSTOP:
+            process.send_signal(signal.SIGCONT)
+            async with asyncio.timeout(20):
+                while (await process.stdout.readline()).strip() != b"False":
+                    pass
+        assert [slot["holder"] for slot in place.kept["slots"]] == ["w2"]
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()

@@ -1,14 +1,10 @@
 """The file lock: real files, real processes, killed while they hold it."""
 
-import asyncio
 import fcntl
 import json
 import os
-import signal
+import shutil
 import stat
-import subprocess
-import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,19 +14,15 @@ from tests.restart.waits import Clock
 from vllm_watch.errors import WatchError
 from vllm_watch.restart.hooks.base import Tools
 from vllm_watch.restart.locks import file
-from vllm_watch.restart.locks.base import Held
 from vllm_watch.restart.locks.file import Lock
 from vllm_watch.settings.restart import LockSettings
 
 
-def lock(
-    folder: Path, *, slots: int = 1, ttl_seconds: float = 60.0, per_hour: int | None = None
-) -> Lock:
+def lock(folder, *, slots=1, ttl_seconds=60.0, per_hour=None):
     return Lock(folder, "gpu", slots=slots, ttl_seconds=ttl_seconds, per_hour=per_hour)
 
 
-async def test_reboot_frees_it(tmp_path: Path) -> None:
-    """What was held before a reboot is held by nobody."""
+async def test_reboot_frees_it(tmp_path):
     await lock(tmp_path).acquire("w1", "a1")
     path = tmp_path / "gpu.lock.json"
     document = json.loads(path.read_text())
@@ -38,45 +30,39 @@ async def test_reboot_frees_it(tmp_path: Path) -> None:
     assert (await lock(tmp_path).acquire("w2", "a2")).held is True
 
 
+BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 DAMAGED = {
-    "empty": b"",
-    "cut off": b'{"boot_id": "x", "slo',
+    "empty": "",
+    "cut off": '{"boot_id": "x", "slo',
     "an end that is not a time": json.dumps(
-        {
-            "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
-            "slots": [{"holder": "a", "attempt_id": "b", "expires_s": "soon"}],
-            "spent": [],
-        }
-    ).encode(),
-    "deep": b"[" * 100_000,
-    "huge": b"x" * 300_000,
-}
+        {"boot_id": BOOT, "slots": [{"holder": "a", "attempt_id": "b", "expires_s": "soon"}], "spent": []}),
+    "deep": "[" * 100_000,
+    "larger than any of ours": json.dumps({"boot_id": BOOT, "slots": [], "spent": []}) + " " * file.BYTES_MAX,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("body", DAMAGED.values(), ids=DAMAGED)
-async def test_damaged_file_is_never_a_yes(tmp_path: Path, body: bytes) -> None:
+async def test_damaged_file_is_never_a_yes(tmp_path, body):
     """Nobody knows who holds it, and it says what to do."""
-    (tmp_path / "gpu.lock.json").write_bytes(body)
+    (tmp_path / "gpu.lock.json").write_text(body)
     answer = await lock(tmp_path).acquire("w1", "a1")
     assert answer.held is None
     assert "remove it when no restart is under way" in answer.text
 
 
-async def test_folder_that_is_gone_is_never_a_yes(tmp_path: Path) -> None:
+async def test_folder_that_is_gone_is_never_a_yes(tmp_path):
     """Neither when taking nor when renewing it."""
     folder = tmp_path / "locks"
     folder.mkdir()
     held = lock(folder)
     assert (await held.acquire("w1", "a1")).held is True
-    for path in folder.iterdir():
-        path.unlink()
-    folder.rmdir()
+    shutil.rmtree(folder)
     assert (await held.renew()).held is None
     assert (await lock(folder).acquire("w2", "a2")).held is None
     await held.release()
 
 
-async def test_symbolic_link_is_not_followed(tmp_path: Path) -> None:
+async def test_symbolic_link_is_not_followed(tmp_path):
     """Whoever may write into the folder cannot have us overwrite another file."""
     other = tmp_path / "other"
     other.write_text("precious")
@@ -86,52 +72,12 @@ async def test_symbolic_link_is_not_followed(tmp_path: Path) -> None:
     assert other.read_text() == "precious"
 
 
-RACE = """
-import asyncio, sys
-from pathlib import Path
-from types import SimpleNamespace
-from vllm_watch.restart.locks.file import Lock
-async def main():
-    lock = Lock(Path(sys.argv[1]), "gpu", slots=2, ttl_seconds=60)
-    print((await lock.acquire(sys.argv[2], sys.argv[2])).held, flush=True)
-    sys.stdin.read()
-asyncio.run(main())
-"""
-
-
-def test_processes_race_and_die(tmp_path: Path) -> None:
-    """Of six processes two get it; those that are killed keep it until their lease ends, not for ever."""
-    processes = [
-        subprocess.Popen([sys.executable, "-c", RACE, str(tmp_path), f"w{n}"],
-                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])})
-        for n in range(6)
-    ]  # fmt: skip
-    try:
-        said = [process.stdout.readline().strip() for process in processes if process.stdout]
-        assert sorted(said) == ["False"] * 4 + ["True"] * 2
-        for process in processes:
-            process.send_signal(signal.SIGKILL)
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-    answer: Held = asyncio.run(lock(tmp_path, slots=2).acquire("w9", "a9"))
-    assert answer.held is False
-    document = json.loads((tmp_path / "gpu.lock.json").read_text())
-    for slot in document["slots"]:
-        slot["expires_s"] = time.clock_gettime(time.CLOCK_BOOTTIME) - 1
-    (tmp_path / "gpu.lock.json").write_text(json.dumps(document))
-    assert asyncio.run(lock(tmp_path, slots=2).acquire("w9", "a9")).held is True
-
-
-def test_a_lock_without_a_folder_is_refused() -> None:
-    """Neither a path nor a state folder: it is said which setting is missing."""
+def test_a_lock_without_a_folder_is_refused():
     with pytest.raises(WatchError, match="the folder of the lock is not known"):
         file.make(LockSettings(), Tools())
 
 
-async def test_it_is_where_the_settings_say(tmp_path: Path) -> None:
+async def test_it_is_where_the_settings_say(tmp_path):
     """In the folder that is named, else beside the state; nobody else may read or change it."""
     tools = Tools(state_dir=tmp_path / "state" / "deep")
     named = LockSettings(kind="file", path=tmp_path / "named", restarts_per_hour_max=1)
@@ -148,14 +94,12 @@ async def test_it_is_where_the_settings_say(tmp_path: Path) -> None:
     assert not (tmp_path / "state" / "vllm-watch.lock").exists()
 
 
-async def test_lease_is_of_the_time_before_it_was_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_lease_is_of_the_time_before_it_was_written(tmp_path, monkeypatch):
     """Who was paused while it wrote believes no longer than others do."""
     clock, mine = Clock(monkeypatch, file), lock(tmp_path, ttl_seconds=60)
     write = os.fsync
 
-    def slowly(descriptor: int) -> None:
+    def slowly(descriptor):
         write(descriptor)
         clock.passes(59)
 
@@ -166,14 +110,12 @@ async def test_lease_is_of_the_time_before_it_was_written(
     assert not mine.still_ours()
 
 
-async def test_what_takes_the_place_of_the_old_is_on_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_takes_the_place_of_the_old_is_on_the_disk(tmp_path, monkeypatch):
     """A host that loses its power keeps the old file or the new one, and never half of one."""
     synced: list[tuple[dict[str, object], bool]] = []
     kept = tmp_path / "gpu.lock.json"
 
-    def sync(descriptor: int) -> None:
+    def sync(descriptor):
         said = json.loads((tmp_path / "gpu.lock.new").read_text())
         synced.append((said, kept.exists()))
 
@@ -185,25 +127,23 @@ async def test_what_takes_the_place_of_the_old_is_on_the_disk(
 class Busy:
     """Another process that is at the file, until `left` looks of ours at the guard have failed."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, left: float) -> None:
+    def __init__(self, folder, monkeypatch, left):
         self.waited: list[float] = []
         self._left, self._descriptor = left, os.open(folder / "gpu.lock", os.O_RDWR | os.O_CREAT)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         fake = SimpleNamespace(monotonic=lambda: 1000 + sum(self.waited), sleep=self._sleep)
         monkeypatch.setattr(file, "time", fake)
 
-    def _sleep(self, seconds: float) -> None:
+    def _sleep(self, seconds):
         self.waited.append(seconds)
         if len(self.waited) >= self._left:
             self.end()
 
-    def end(self) -> None:
+    def end(self):
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
 
-async def test_another_process_that_hangs_is_waited_for_two_seconds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_another_process_that_hangs_is_waited_for_two_seconds(tmp_path, monkeypatch):
     """Then it is not known who holds it; neither is a release more than tried."""
     held = lock(tmp_path)
     assert (await held.acquire("w1", "a1")).held is True
@@ -215,15 +155,3 @@ async def test_another_process_that_hangs_is_waited_for_two_seconds(
     assert not held.still_ours()
     busy.end()
     assert (await lock(tmp_path).acquire("w2", "a2")).held is False
-
-
-async def test_a_file_that_is_too_large_is_never_a_yes(tmp_path: Path) -> None:
-    """Though what it says could be read."""
-    mine = lock(tmp_path)
-    assert (await mine.acquire("w1", "a1")).held is True
-    await mine.release()
-    kept = tmp_path / "gpu.lock.json"
-    kept.write_bytes(kept.read_bytes() + b" " * file.BYTES_MAX)
-    refused = await lock(tmp_path).acquire("w1", "a1")
-    assert refused.held is None
-    assert "is damaged (is larger than 262,144 bytes)" in refused.text

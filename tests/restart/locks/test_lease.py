@@ -1,37 +1,31 @@
 """The Kubernetes lock, against a small API server with the versions and refusals of the real one."""
 
 import asyncio
-import contextlib
 import json
-import os
-import random
-import signal
-import sys
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from tests.kubernetes_api import NAMESPACE, FakeKubernetes, status
-from tests.restart.locks.lease_cluster import KEY, Cluster, cluster, pod, secure_cluster, until
+from tests.kubernetes_api import NAMESPACE, FakeKubernetes, certified, status
+from tests.restart.locks.test_contract import KEY, cluster
 from tests.restart.waits import Clock, Waits
 from vllm_watch.clients import kubernetes as kubernetes_api
-from vllm_watch.clients.kubernetes import Access, Api, KubernetesError
+from vllm_watch.clients.kubernetes import Api, KubernetesError
 from vllm_watch.restart.hooks.base import Tools
 from vllm_watch.restart.locks import lease
-from vllm_watch.restart.locks.lease import ANNOTATION, Lock, Shared
-from vllm_watch.restart.locks.record import Limits
+from vllm_watch.restart.locks.lease import ANNOTATION
 from vllm_watch.settings.restart import LockSettings
 from vllm_watch.state.attempt import Attempt
 
-ROOT = Path(__file__).parents[3]
+
+@pytest.fixture
+async def here(tmp_path):
+    async with cluster(tmp_path) as one:
+        yield one
 
 
 NEVER_A_YES = {
@@ -43,23 +37,18 @@ NEVER_A_YES = {
 
 
 @pytest.mark.parametrize(("trouble", "said"), NEVER_A_YES.values(), ids=NEVER_A_YES)
-async def test_what_could_not_be_asked_is_never_a_yes(
-    tmp_path: Path, trouble: Callable[[], web.Response], said: str
-) -> None:
+async def test_what_could_not_be_asked_is_never_a_yes(here, trouble, said):
     """It says why; and when the trouble is over the lock can be had."""
-    async with cluster(tmp_path) as here:
-        here.server.instead += [trouble() for _ in range(lease.TRIES_MAX)]
-        mine = here.lock()
-        answer = await mine.acquire("w1", "a1")
-        assert (answer.held, mine.still_ours()) == (None, False)
-        assert said in answer.text
-        here.server.instead.clear()
-        assert (await mine.acquire("w1", "a2")).held is True
+    here.server.instead += [trouble() for _ in range(lease.TRIES_MAX)]
+    mine = here.lock()
+    answer = await mine.acquire("w1", "a1")
+    assert (answer.held, mine.still_ours()) == (None, False)
+    assert said in answer.text
+    here.server.instead.clear()
+    assert (await mine.acquire("w1", "a2")).held is True
 
 
-async def test_server_that_is_away_is_never_a_yes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_server_that_is_away_is_never_a_yes(tmp_path, monkeypatch):
     """Neither when taking nor when renewing; a lease that is not renewed ends for its holder first."""
     async with cluster(tmp_path) as here:
         clock, mine = Clock(monkeypatch, lease), here.lock(ttl_seconds=5000)
@@ -72,25 +61,23 @@ async def test_server_that_is_away_is_never_a_yes(
     await mine.release()
 
 
-async def test_answer_that_was_lost_takes_one_slot(tmp_path: Path) -> None:
+async def test_answer_that_was_lost_takes_one_slot(here):
     """The write was carried out and the connection cut: asking again finds it, and does not take two."""
-    async with cluster(tmp_path) as here:
-        here.server.cut_after_write = 1
-        mine = here.lock(slots=2)
-        assert (await mine.acquire("w1", "a1")).held is True
-        assert [slot["attempt_id"] for slot in here.record["slots"]] == ["a1"]
+    here.server.cut_after_write = 1
+    mine = here.lock(slots=2)
+    assert (await mine.acquire("w1", "a1")).held is True
+    assert [slot["attempt_id"] for slot in here.kept["slots"]] == ["a1"]
 
 
-async def test_slot_that_nobody_knows_he_has_is_given_back(tmp_path: Path) -> None:
+async def test_slot_that_nobody_knows_he_has_is_given_back(here):
     """Every answer was lost: the attempt is void, and this process's next one is not kept out by it."""
-    async with cluster(tmp_path) as here:
-        watcher = here.watcher()
-        here.server.cut_after_write = 99
-        assert (await here.lock(watcher).acquire("w1", "a1")).held is None
-        here.server.cut_after_write = 0
-        assert [slot["attempt_id"] for slot in here.record["slots"]] == ["a1"]
-        assert (await here.lock(per_hour=2).acquire("w2", "a2")).held is False
-        assert (await here.lock(watcher, per_hour=1).acquire("w1", "a3")).held is True
+    watcher = here.watcher()
+    here.server.cut_after_write = 99
+    assert (await here.lock(watcher).acquire("w1", "a1")).held is None
+    here.server.cut_after_write = 0
+    assert [slot["attempt_id"] for slot in here.kept["slots"]] == ["a1"]
+    assert (await here.lock(per_hour=2).acquire("w2", "a2")).held is False
+    assert (await here.lock(watcher, per_hour=1).acquire("w1", "a3")).held is True
 
 
 STRANGE = {
@@ -100,130 +87,20 @@ STRANGE = {
 
 
 @pytest.mark.parametrize(("change", "said"), STRANGE.values(), ids=STRANGE)
-async def test_lease_that_is_not_ours_is_left_alone(
-    tmp_path: Path, change: dict[str, Any], said: str
-) -> None:
+async def test_lease_that_is_not_ours_is_left_alone(here, change, said):
     """Nobody knows who holds it, and it says what to do."""
-    async with cluster(tmp_path) as here:
-        api = here.server.api(here.folder)
-        folder = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
-        await api.post(folder, {"metadata": {"name": "gpu"}})
-        assert (await api.patch(f"{folder}/gpu", change)).ok
-        before = json.dumps(here.lease)
-        answer = await here.lock().acquire("w1", "a1")
-        assert answer.held is None
-        assert said in answer.text
-        assert json.dumps(here.lease) == before
+    api = here.server.api(here.folder)
+    folder = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+    await api.post(folder, {"metadata": {"name": "gpu"}})
+    assert (await api.patch(f"{folder}/gpu", change)).ok
+    before = json.dumps(here.lease)
+    answer = await here.lock().acquire("w1", "a1")
+    assert answer.held is None
+    assert said in answer.text
+    assert json.dumps(here.lease) == before
 
 
-async def test_twenty_contend_for_three_slots(tmp_path: Path) -> None:
-    """Each asks until it had its turn: never more than three hold, each gets it, none is spent twice."""
-    holding: set[str] = set()
-    worst, full = 0, asyncio.Event()
-    async with cluster(tmp_path) as here:
-
-        async def contend(number: int) -> None:
-            nonlocal worst
-            watcher, chance = here.watcher(), random.Random(number)
-            mine = here.lock(watcher, slots=3)
-            await until(lambda: mine.acquire(f"w{number}", f"a{number}"), 60)
-            assert mine.still_ours()
-            holding.add(f"w{number}")
-            worst = max(worst, len(holding))
-            if worst == 3:
-                full.set()
-            await full.wait()
-            await asyncio.sleep(chance.random() * 0.2)
-            holding.discard(f"w{number}")
-            await mine.release()
-            # A release that lost to the others too often goes with this watcher's next change.
-            for again in range(20):
-                if all(slot["holder"] != f"w{number}" for slot in here.record["slots"]):
-                    return
-                await until(partial(mine.acquire, f"w{number}", f"a{number}-{again}"), 60)
-                await mine.release(used=False)
-
-        async with asyncio.timeout(240):
-            await asyncio.gather(*(contend(number) for number in range(20)))
-        assert worst == 3
-        assert len(here.record["spent"]) == 20
-        assert here.record["slots"] == []
-
-
-HOLD = """
-import asyncio, sys
-from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
-from tests.restart.locks.test_lease import held_by_a_process
-asyncio.run(held_by_a_process(*sys.argv[1:]))
-"""
-
-
-async def held_by_a_process(url: str, token_file: str, name: str) -> None:
-    """Runs in a process of its own: take the lock, renew it as attempts do, until killed."""
-    access = Access(url=url, token_file=Path(token_file), namespace=NAMESPACE)
-    mine = Lock(Shared(Api(access, Tools().session), NAMESPACE, "gpu"), Limits(slots=1), 0.9)
-    print((await mine.acquire(name, f"attempt of {name}")).held, flush=True)
-    while True:
-        await asyncio.sleep(mine.ttl_seconds / 3)
-        await mine.renew()
-        print(mine.still_ours(), flush=True)
-
-
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
-async def test_process_that_dies_or_hangs_is_succeeded(tmp_path: Path, end: signal.Signals) -> None:
-    """Its slot comes free after three times its TTL; one that wakes up again finds that it has lost."""
-    async with cluster(tmp_path) as here:
-        access = here.server.access(here.folder)
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", HOLD, access.url, str(access.token_file), "w1",
-            stdout=asyncio.subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)},
-        )  # fmt: skip
-        assert process.stdout is not None
-        try:
-            assert (await process.stdout.readline()).strip() == b"True"
-            watcher = here.watcher()
-            assert (await here.lock(watcher).acquire("w2", "a2")).held is False
-            process.send_signal(end)
-            await until(lambda: here.lock(watcher).acquire("w2", "a2"))
-            if end == signal.SIGSTOP:
-                process.send_signal(signal.SIGCONT)
-                async with asyncio.timeout(20):
-                    while (await process.stdout.readline()).strip() != b"False":
-                        pass
-            assert [slot["holder"] for slot in here.record["slots"]] == ["w2"]
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-
-
-@asynccontextmanager
-async def kubectl(here: Cluster, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A second client, that is not ours."""
-    process = await asyncio.create_subprocess_exec(
-        "kubectl", f"--server={here.server.url}", f"--certificate-authority={here.folder}/ca.crt",
-        f"--token={here.server.token}", f"--namespace={NAMESPACE}", f"--cache-dir={here.folder}/cache", *arguments,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-        env={"HOME": str(here.folder), "PATH": os.environ["PATH"]},
-    )  # fmt: skip
-    try:
-        async with asyncio.timeout(60):
-            yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.communicate()
-
-
-async def said(here: Cluster, *arguments: str) -> str:
-    async with kubectl(here, *arguments) as process:
-        return (await process.communicate())[0].decode()
-
-
-def test_outside_of_a_cluster_it_says_so() -> None:
-    """And what to do."""
+def test_outside_of_a_cluster_it_says_so():
     with pytest.raises(KubernetesError, match="is not a Kubernetes pod"):
         lease.make(LockSettings(kind="lease"), Tools(environ={}))
 
@@ -231,103 +108,79 @@ def test_outside_of_a_cluster_it_says_so() -> None:
 class Tries:
     """What is waited for between tries: nothing in truth, and each time as long as it may be."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch):
         self.bounds: list[tuple[float, float]] = []
         self.waited = Waits(monkeypatch, lease)
         monkeypatch.setattr(lease.random, "uniform", self._uniform)
 
-    def _uniform(self, least: float, most: float) -> float:
+    def _uniform(self, least, most):
         self.bounds.append((least, most))
         return most
 
 
-def again(after: str | None) -> dict[str, str] | None:
-    return None if after is None else {"Retry-After": after}
-
-
-def faster(after: str | None = None) -> web.Response:
-    return status(409, "Conflict", "the object has been modified", again(after))
-
-
-def away(after: str | None = None) -> web.Response:
-    return status(500, "InternalError", "etcdserver: leader changed", again(after))
-
-
-def forbidden() -> web.Response:
-    return status(403, "Forbidden", "leases is forbidden")
-
-
-def missing() -> web.Response:
-    return status(404, "NotFound", "leases not found")
-
-
 class Answers(list[Any]):
-    """Answers in place of the server's own; None: its own look at the Lease."""
+    """Answers in place of the server's own, by status and by what it says of when; None: its own look at the Lease."""
 
-    def __init__(self, server: FakeKubernetes, answers: list[Any]) -> None:
+    def __init__(self, server, answers):
         super().__init__(answers)
         self._server = server
 
-    def pop(self, index: Any = -1) -> Any:
+    def pop(self, index=-1):
         made = super().pop(index)
-        return web.json_response(self._server.objects[KEY]) if made is None else made()
+        if made is None:
+            return web.json_response(self._server.objects[KEY])
+        number, *after = made if isinstance(made, tuple) else (made,)
+        return status(number, "", "said so", {"Retry-After": after[0]} if after else None)
 
 
-ANSWERS: dict[str, tuple[list[Callable[[], web.Response] | None], bool | None, int, list[float]]] = {
+ANSWERS: dict[str, tuple[list[Any], bool | None, int, list[float]]] = {
     # what the server answers to looks and writes, in turns (None: its own): is it had, asked so often, after which waits
-    "others are faster once": ([None, faster], True, 4, [0.2]),
-    "others are faster each time": ([None, faster] * 6, None, 12, [0.2, 0.4, 0.8, 1.6, 3.2]),
-    "it is away": ([away] * 9, None, 6, [0.2, 0.4, 0.8, 1.6, 3.2]),
-    "it wants an hour": ([partial(away, "3600")], True, 3, [5.0]),
-    "the look is forbidden": ([forbidden], None, 1, []),
-    "the write is forbidden": ([None, forbidden], None, 2, []),
-    "it was deleted under the write": ([None, missing], True, 4, [0.2]),
+    "others are faster once": ([None, 409], True, 4, [0.2]),
+    "others are faster each time": ([None, 409] * 6, None, 12, [0.2, 0.4, 0.8, 1.6, 3.2]),
+    "it is away": ([500] * 9, None, 6, [0.2, 0.4, 0.8, 1.6, 3.2]),
+    "it wants an hour": ([(500, "3600")], True, 3, [5.0]),
+    "the look is forbidden": ([403], None, 1, []),
+    "the write is forbidden": ([None, 403], None, 2, []),
+    "it was deleted under the write": ([None, 404], True, 4, [0.2]),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", ANSWERS)
-async def test_it_is_asked_again_where_that_may_help(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
-) -> None:
+async def test_it_is_asked_again_where_that_may_help(here, monkeypatch, case):
     """Each time later, unless the server says when; six times at most, and once where it has no rights."""
     answers, held, asked, waited = ANSWERS[case]
-    async with cluster(tmp_path) as here:
-        assert (await here.lock().acquire("w0", "a0")).held is True
-        tries = Tries(monkeypatch)
-        here.server.asked.clear()
-        here.server.instead = Answers(here.server, answers)
-        answer = await here.lock(slots=2).acquire("w1", "a1")
-        assert (answer.held, len(here.server.asked)) == (held, asked), answer.text
-        assert tries.waited.seconds == pytest.approx(waited)
-        assert all(least == 0 for least, _ in tries.bounds)
-        if case == "others are faster each time":
-            assert (
-                answer.text
-                == "Lease default/gpu: others changed it 6 times; vllm-watch will try again"
-            )
-        if "forbidden" in case:
-            assert "docs/locks.md" in answer.text
+    assert (await here.lock().acquire("w0", "a0")).held is True
+    tries = Tries(monkeypatch)
+    here.server.asked.clear()
+    here.server.instead = Answers(here.server, answers)
+    answer = await here.lock(slots=2).acquire("w1", "a1")
+    assert (answer.held, len(here.server.asked)) == (held, asked), answer.text
+    assert tries.waited.seconds == pytest.approx(waited)
+    assert all(least == 0 for least, _ in tries.bounds)
+    if case == "others are faster each time":
+        assert "others changed it 6 times; vllm-watch will try again" in answer.text
+    if "forbidden" in case:
+        assert "docs/locks.md" in answer.text
 
 
-async def test_what_others_wrote_into_it_stays(tmp_path: Path) -> None:
+async def test_what_others_wrote_into_it_stays(here):
     """A Lease that somebody made for it is taken, with his annotations; its transitions are counted on."""
     folder = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
-    async with cluster(tmp_path) as here:
-        api = here.server.api(here.folder)
-        annotations = {"team": "night"}
-        await api.post(folder, {"metadata": {"name": "gpu", "annotations": annotations}, "spec": {"leaseTransitions": 7}})  # fmt: skip
-        mine = here.lock(ttl_seconds=0.5)
-        assert (await mine.acquire("w1", "a1")).held is True
-        took = here.lease["spec"]
-        assert (took["leaseTransitions"], took["leaseDurationSeconds"]) == (8, 1)
-        assert took["acquireTime"] == took["renewTime"]
-        assert (await mine.renew()).held is True
-        kept = here.lease["spec"]
-        assert kept["renewTime"] > took["renewTime"]
-        assert [kept[key] for key in ("leaseTransitions", "acquireTime")] == [8, took["acquireTime"]]  # fmt: skip
-        await mine.release()
-        assert here.lease["spec"]["leaseTransitions"] == 8
-        assert here.lease["metadata"]["annotations"]["team"] == "night"
+    api = here.server.api(here.folder)
+    annotations = {"team": "night"}
+    await api.post(folder, {"metadata": {"name": "gpu", "annotations": annotations}, "spec": {"leaseTransitions": 7}})  # fmt: skip
+    mine = here.lock(ttl_seconds=0.5)
+    assert (await mine.acquire("w1", "a1")).held is True
+    took = here.lease["spec"]
+    assert (took["leaseTransitions"], took["leaseDurationSeconds"]) == (8, 1)
+    assert took["acquireTime"] == took["renewTime"]
+    assert (await mine.renew()).held is True
+    kept = here.lease["spec"]
+    assert kept["renewTime"] > took["renewTime"]
+    assert [kept[key] for key in ("leaseTransitions", "acquireTime")] == [8, took["acquireTime"]]  # fmt: skip
+    await mine.release()
+    assert here.lease["spec"]["leaseTransitions"] == 8
+    assert here.lease["metadata"]["annotations"]["team"] == "night"
 
 
 NAMESPACES = {
@@ -340,50 +193,46 @@ NAMESPACES = {
 
 
 @pytest.mark.parametrize(("set_", "account", "known", "where"), NAMESPACES.values(), ids=NAMESPACES)
-async def test_namespace(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_: str, account: str, known: str, where: str | None
-) -> None:  # fmt: skip
-    """The setting's before the pod's own."""
-    monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", tmp_path / "pod")
-    async with secure_cluster(tmp_path) as here:
-        tools = replace(pod(here), namespace=known)
-        (here.folder / "namespace").write_text(account)
+async def test_namespace(tmp_path, monkeypatch, set_, account, known, where):
+    folder = tmp_path / "pod"
+    monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", folder)
+    _, context = certified(folder)
+    async with FakeKubernetes().running(context) as server:
+        tools = Tools(environ=server.account(folder), namespace=known)
+        (folder / "namespace").write_text(account)
         settings = LockSettings(kind="lease", name="gpu", namespace=set_)
         if where is None:
             with pytest.raises(
-                KubernetesError, match="the namespace of the Lease is unknown"
+                KubernetesError, match="namespace of the Lease is unknown"
             ) as raised:
                 lease.make(settings, tools)
             assert not raised.value.sent
         else:
             await lease.make(settings, tools).acquire("w1", "a1")
-            (asked, *_) = here.server.asked
+            (asked, *_) = server.asked
             assert asked == f"GET /apis/coordination.k8s.io/v1/namespaces/{where}/leases/gpu"
 
 
-async def test_asking_that_was_cancelled_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_asking_that_was_cancelled_leaves_nothing(here, monkeypatch):
     """The write was carried out before its answer came: the next asking of this process gives the slot back."""
     post = Api.post
 
-    async def unheard(self: Api, path: str, document: Any) -> Any:
+    async def unheard(self, path, document):
         await post(self, path, document)
         await asyncio.Event().wait()
 
-    async with cluster(tmp_path) as here:
-        watcher = here.watcher()
-        with monkeypatch.context() as patched:
-            patched.setattr(Api, "post", unheard)
-            asking = asyncio.create_task(here.lock(watcher).acquire("w1", "a1"))
-            async with asyncio.timeout(10):
-                while KEY not in here.server.objects:
-                    await asyncio.sleep(0.01)
-            asking.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await asking
-        assert [slot["attempt_id"] for slot in here.record["slots"]] == ["a1"]
-        assert (await here.lock(watcher, per_hour=1).acquire("w1", "a2")).held is True
+    watcher = here.watcher()
+    with monkeypatch.context() as patched:
+        patched.setattr(Api, "post", unheard)
+        asking = asyncio.create_task(here.lock(watcher).acquire("w1", "a1"))
+        async with asyncio.timeout(10):
+            while KEY not in here.server.objects:
+                await asyncio.sleep(0.01)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    assert [slot["attempt_id"] for slot in here.kept["slots"]] == ["a1"]
+    assert (await here.lock(watcher, per_hour=1).acquire("w1", "a2")).held is True
 
 
 ATTEMPT = Attempt(
@@ -402,70 +251,60 @@ RELEASES = {
 
 
 @pytest.mark.parametrize(("done", "used", "end"), RELEASES.values(), ids=RELEASES)
-async def test_release_without_an_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: bool, used: bool, end: Attempt | None
-) -> None:
+async def test_release_without_an_answer(here, monkeypatch, done, used, end):
     """The next asking makes up for what is missing, once: the end is known, and the hour is of the restart's end."""
     Tries(monkeypatch)
     ahead_s = [0.0]
     monkeypatch.setattr(lease, "time", SimpleNamespace(time=lambda: time.time() + ahead_s[0]))
-    async with cluster(tmp_path) as here:
-        watcher = here.watcher()
-        mine = here.lock(watcher)
-        assert (await mine.acquire("w1", "a1", replace(ATTEMPT, state="calling"))).held is True
-        if done:
-            here.server.cut_after_write = 99
-        else:
-            here.server.instead += [away() for _ in range(6)]
-        await mine.release(used=used, ended=end)
-        here.server.cut_after_write = 0
-        here.server.instead.clear()
-        ahead_s[0] = 1800.0
-        next_one = here.lock(watcher, slots=2, per_hour=2)
-        answer = await next_one.acquire("w1", "a2")
-        assert answer.held is True
-        known = {each.id: each.state for each in answer.others}
-        assert known == ({"a1": "helped" if end else "uncertain"} if used else {})
-        assert [each["attempt_id"] for each in here.record["slots"]] == ["a2"]
-        t = [each["t"] for each in here.record["spent"] if each["attempt_id"] == "a1"]
-        assert len(t) == used
-        if done and used and end is None:
-            assert t[0] < time.time() + 900
-        assert (await next_one.renew()).held is True
-        assert [each["attempt_id"] for each in here.record["spent"]][-1] == "a2"
+    watcher = here.watcher()
+    mine = here.lock(watcher)
+    assert (await mine.acquire("w1", "a1", replace(ATTEMPT, state="calling"))).held is True
+    if done:
+        here.server.cut_after_write = 99
+    else:
+        here.server.instead += [status(500, "", "") for _ in range(6)]
+    await mine.release(used=used, ended=end)
+    here.server.cut_after_write = 0
+    here.server.instead.clear()
+    ahead_s[0] = 1800.0
+    next_one = here.lock(watcher, slots=2, per_hour=2)
+    answer = await next_one.acquire("w1", "a2")
+    assert answer.held is True
+    known = {each.id: each.state for each in answer.others}
+    assert known == ({"a1": "helped" if end else "uncertain"} if used else {})
+    assert [each["attempt_id"] for each in here.kept["slots"]] == ["a2"]
+    t = [each["t"] for each in here.kept["spent"] if each["attempt_id"] == "a1"]
+    assert len(t) == used
+    if done and used and end is None:
+        assert t[0] < time.time() + 900
+    assert (await next_one.renew()).held is True
+    assert [each["attempt_id"] for each in here.kept["spent"]][-1] == "a2"
 
 
-async def test_a_thousand_that_were_left_are_remembered(tmp_path: Path) -> None:
-    """What was left before expires by itself."""
-    async with cluster(tmp_path) as here:
-        assert (await here.lock().acquire("w1", "a0")).held is True
-        watcher = here.watcher()
-        watcher.release_later("a0", 0.0, used=False)
-        for number in range(1000):
-            watcher.release_later(f"b{number}", 0.0, used=False)
-        assert (await here.lock(watcher).acquire("w1", "a1")).held is False
+async def test_a_thousand_that_were_left_are_remembered(here):
+    assert (await here.lock().acquire("w1", "a0")).held is True
+    watcher = here.watcher()
+    watcher.release_later("a0", 0.0, used=False)
+    for number in range(1000):
+        watcher.release_later(f"b{number}", 0.0, used=False)
+    assert (await here.lock(watcher).acquire("w1", "a1")).held is False
 
 
-async def test_it_is_waited_for_twenty_seconds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With all its tries; that is said."""
+async def test_it_is_waited_for_twenty_seconds(here, monkeypatch):
     limits: list[float] = []
 
-    def timeout(seconds: float) -> asyncio.Timeout:
+    def timeout(seconds):
         limits.append(seconds)
         return asyncio.timeout(0)
 
-    async with cluster(tmp_path) as here:
-        Waits(monkeypatch, lease, timeout=timeout)
-        answer = await here.lock().acquire("w1", "a1")
-        assert (answer.held, answer.text) == (None, "Lease default/gpu: no answer within 20 s")
-        assert limits == [20.0]
+    Waits(monkeypatch, lease, timeout=timeout)
+    answer = await here.lock().acquire("w1", "a1")
+    assert (answer.held, answer.text) == (None, "Lease default/gpu: no answer within 20 s")
+    assert limits == [20.0]
 
 
-async def test_wrong_token_is_never_a_yes(tmp_path: Path) -> None:
+async def test_wrong_token_is_never_a_yes(here):
     """And it is said where rights are described."""
-    async with cluster(tmp_path) as here:
-        answer = await here.lock(here.watcher("another")).acquire("w1", "a1")
-        assert (answer.held, here.server.objects) == (None, {})
-        assert "HTTP 401" in answer.text
+    answer = await here.lock(here.watcher("another")).acquire("w1", "a1")
+    assert (answer.held, here.server.objects) == (None, {})
+    assert "HTTP 401" in answer.text
