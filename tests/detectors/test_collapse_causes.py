@@ -7,6 +7,7 @@ import pytest
 from vllm_watch.detectors.collapse_causes import (
     Creep,
     Starvation,
+    crowded,
     is_asked_for,
     of_starvation,
 )
@@ -118,3 +119,20 @@ def test_what_nobody_explains_is_kept_three_times_a_minute_for_an_hour():
     again = Creep()
     again.restore(kept)
     assert again.export_state() == kept
+
+
+@pytest.mark.parametrize(
+    ("running", "expected", "words"),
+    [
+        (
+            6.0,
+            60.0,
+            "6 requests run with 90% of the KV cache in use; that many usually use about 9%",
+        ),
+        (1.0, 30.0, "1 request runs with 90% of the KV cache in use; one usually uses about 3%"),
+        (6.0, None, "6 requests run with 90% of the KV cache in use"),
+    ],
+)
+def test_how_full_the_cache_is_with_so_few(running, expected, words):
+    """Beside what so many requests usually use, where that is known."""
+    assert crowded(running, 0.9, expected).text == words

@@ -1,5 +1,6 @@
 """Steps that are long for what no restart cures: other processes, lowered clocks, CPUs of the host."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from vllm_watch.detectors.collapse_host import Fresh, of_slow_steps
 from vllm_watch.detectors.throughput_collapse import Detector, Settings
 from vllm_watch.samples.gpu import ProcessSample
 from vllm_watch.samples.observation import EngineCpu
+from vllm_watch.signals import stored
 
 START = 1_700_000_000.0
 
@@ -68,6 +70,10 @@ GPUS = {
         (gpu(throttle_reasons=("sw_power_cap",), sm_clock_hz=7e8, sm_clock_max_hz=1.4e9),),
         "thermal_throttle",
     ),
+    "power cap at full clock is normal": (
+        (gpu(throttle_reasons=("sw_power_cap",), sm_clock_hz=1.3e9, sm_clock_max_hz=1.4e9),), "slow_engine",
+    ),
+    "power cap, the clock is not known": ((gpu(throttle_reasons=("sw_power_cap",)),), "slow_engine"),
     "another process computes": ((gpu(processes=(ENGINE, TRAIN)),), "neighbour_contention"),
     "a desktop and an idle notebook": ((gpu(processes=(ENGINE, XORG, IDLE)),), "slow_engine"),
     "a new process whose share is hidden": ((gpu(processes=(ENGINE, HIDDEN)),), "neighbour_contention"),
@@ -244,3 +250,11 @@ def test_heat_goes_first_and_a_neighbour_on_the_gpu_stands_beside():
     host = Host().part(600, waits=0.01)
     host.gpus = (gpu(processes=(ENGINE, TRAIN)),)
     assert host.part(120, waits=0.01, slow=2.0).verdict.cause == "neighbour_contention"
+
+
+def test_what_was_seen_when_fresh_is_kept():
+    fresh = Fresh.of((busy(1000),), Fresh())
+    kept = json.loads(json.dumps([sorted(fresh.pids), dict(fresh.clocks)]))
+    assert Fresh.restored(*kept) == fresh
+    with pytest.raises(stored.DAMAGE):
+        Fresh.restored([101], {"GPU-0": "fast"})

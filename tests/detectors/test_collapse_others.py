@@ -234,3 +234,20 @@ def test_without_versions_it_is_the_engine():
     _, last = watched(restarted(slow_for_good), 1800, every=15)[-1]
     assert last.cause == "slow_engine"
     assert "before the restart" in last.summary
+
+
+def test_the_next_process_of_a_slower_release_is_compared_with_the_faster_one():
+    def then(vllm):
+        for _ in range(20):
+            vllm.fault("slow", factor=5.0)
+            yield 60.0
+        vllm.fault("crash")
+        yield 30.0
+        vllm.clear("crash")
+        while not vllm.serving:
+            yield 1.0
+        yield from slow_for_good(vllm)
+
+    second, last = watched(restarted(then), 3600, ("0.23.0", "0.24.0"), 15)[-1]
+    assert (second, last.cause) == (3585, "slow_release")
+    assert "vLLM 0.23.0 was replaced by 0.24.0" in last.summary

@@ -9,6 +9,7 @@ from vllm_watch.detectors.consequences import (
     OWN_PAST,
     SIBLINGS,
     Shift,
+    explained,
     fulfilled,
 )  # fmt: skip
 
@@ -35,3 +36,9 @@ CASES = {
 @pytest.mark.parametrize(("shift", "reached"), CASES.values(), ids=CASES)
 def test_what_follows_from_a_shift(shift, reached):
     assert fulfilled(Shift(**shift)) == reached
+
+
+def test_a_mean_beside_siblings_is_called_a_mean():
+    """It is smoothed over that time, and not held for it."""
+    shift = Shift(**SLOW | {"yardstick": SIBLINGS, "seconds": 600.0})
+    assert explained(shift, fulfilled(shift))[0].text == "steps take 2 times as long as those of the other engines on average over 10 min"  # fmt: skip

@@ -271,3 +271,8 @@ def test_it_is_over_when_it_wakes_or_gives_the_memory_back():
 def test_a_small_engine_is_measured_by_what_it_held_awake():
     """It asked for a third of the GPU, and keeps that."""
     assert [each.incident.cause for each in asleep(lambda _: 26)[1]] == ["sleeping_engine"]
+
+
+def test_without_gpus_nothing_is_known():
+    """A list without a GPU is not clear."""
+    assert last(lambda _: (), lambda _: {}, 10).state == "unknown"

@@ -74,9 +74,11 @@ def test_only_what_there_is_is_published(one, beyond):
 
 
 DAMAGES = {
-    "no id": {"id": None}, "a phase that is none": {"phase": 7}, "a worst that is a number": {"worst": 7},
-    "lost requests that are a text": {"requests_lost": "many"},
+    "no id": {"id": None}, "a number for a target": {"target": 7}, "advice that is a word": {"restart_advised": "yes"},
     "servers that are a text": {"concerns": "a"}, "a restart of a number": {"restart_targets": [7]},
+    "no time": {"opened_t": None}, "a phase that is none": {"phase": 7}, "no number of times": {"times": "often"},
+    "lost requests that are a text": {"requests_lost": "many"}, "a worst that is a number": {"worst": 7}, "evidence that is a list": {"evidence": []},
+    "evidence without words": {"evidence": {"for": [{"name": "n"}], "against": []}},
     "a number that is none": {"evidence": {"for": [{"name": "n", "value": True, "unit": "", "expected": None, "text": ""}], "against": []}},
 }  # fmt: skip
 

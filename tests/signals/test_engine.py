@@ -291,3 +291,8 @@ def test_totals_begin_again_with_another_model_and_can_be_left_out():
 
     assert told() == [0, 20, 0, 1]
     assert told(totals=False) == [None] * 4
+
+
+def test_a_paused_server_is_not_stalled():
+    """After POST /pause work may wait for as long as somebody wants."""
+    assert state(*[engine(5, **BUSY)] * 3, server=ServerSample(paused=True)) == "sleeping"

@@ -178,3 +178,9 @@ async def test_one_that_refuses_later_is_left_alone_too():
 async def test_a_busy_engine_is_not_asked():
     """Its counters tell more."""
     assert await run(Source(), {}, 3600) == []
+
+
+async def test_its_answer_makes_it_busy_for_a_look_and_changes_nothing():
+    """The look that sees the canary's own step does not begin the interval anew."""
+    sent = await run(Source(), lambda second: IDLE if second % 10 else {}, 3600)
+    assert 44 <= len(sent) <= 62

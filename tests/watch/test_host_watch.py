@@ -296,3 +296,7 @@ def test_an_orphan_at_work_beside_a_server_with_an_engine_of_its_own_may_serve()
     for second in range(0, 1200, 5):
         host.look(T + second, None, (busy_orphan(second), gpu(1, older)), servers)
     assert [h.judged.verdict for each in host.holders for h in each.holders] == ["vllm", "vllm"]
+
+
+def test_before_the_first_look_there_is_nothing_to_keep():
+    assert HostWatch("h").export_state() is None

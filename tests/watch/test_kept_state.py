@@ -162,7 +162,10 @@ def damaged(path, value):
 DAMAGES = {
     "another version": (damaged("version", 99), "all"),
     "another target": (damaged("target", "b"), "all"),
+    "no time": (damaged("t", None), "all"),
+    "engines are a list": (damaged("engines", []), "all"),
     "one gauge": (damaged("engines.0.progress.poll.gauges", 1.0), "all"),
+    "several queues": (damaged("engines.0.progress.poll.waiting", [1]), "all"),
     "incidents are a text": (damaged("lifecycle.followed", "x"), "lifecycle"),
     "a life that is none": (damaged("lifecycle.recurrence", [["k", "0", "", "soon", 1.0, 1, 0.0, None, None]]), "lifecycle"),
     "no detectors": (damaged("detectors", {}), "throughput_collapse"),
@@ -178,6 +181,7 @@ DAMAGES = {
         damaged("detectors.engine_stalled.engines.0.habits.usual", ["long"]), "engine_stalled",
     ),
     "a run that is none": (damaged("detectors.engine_down.run", {"began_s": 0}), "engine_down"),
+    "a first minute that is none": (damaged("detectors.host_memory_growth.first", [1]), "host_memory_growth"),
     "minutes that are none": (damaged("detectors.host_memory_growth.minutes", [[1]]), "host_memory_growth"),
     "queues of another version": (damaged("detectors.overload.version", 0), "overload"),
 }  # fmt: skip
@@ -225,3 +229,8 @@ def test_the_same_process(fields, away, same):
     """Start times decide; where none is told, counters that went on do, for ten minutes."""
     assert LIFE.goes_on_as(replace(LIFE, **fields), away) is same
     assert Life.restore(json.loads(json.dumps(LIFE.export_state()))) == LIFE
+
+
+def test_nothing_to_keep():
+    """Before the first look there is no state."""
+    assert Watch("x").export_state() is None

@@ -85,3 +85,10 @@ async def test_a_host_and_a_target_are_kept_side_by_side(tmp_path):
         assert watch.signals.target == "a"
         memory.recall(Watch("b"), Target(name="b", url="http://b:8000", group=""))
         assert board.store.errors == {}
+
+
+async def test_without_a_state_folder_nothing_is_remembered_of_a_host():
+    """And nothing breaks."""
+    async with run(None) as (memory, board, host):
+        memory.keep(host, HOST, host.look(NOW, None, LOST, SERVES))
+        assert (board.store, memory.show(host)) == (None, [])

@@ -197,3 +197,13 @@ def test_that_others_wait_for_it_advises_no_restart():
     site = pair(prefill=hangs)
     assert [each[3] for each in site.told()["prefill"]] == [False]
     assert "decode waits for KV from it" in site.watches["prefill"].incidents[0].summary
+
+
+def test_ranks_that_go_down_together_are_related():
+    """A rank that dies takes the others with it."""
+    site = Site(["dp-0", "dp-1"], {}, gang="moe")
+    for second in range(0, 120, 5):
+        for name in site.watches:
+            site.look(name, seen(second) if second < 60 else silent(second, "refused"))
+    (first,), (second,) = site.watches["dp-0"].incidents, site.watches["dp-1"].incidents
+    assert (first.id in second.related, second.id in first.related) == (True, True)

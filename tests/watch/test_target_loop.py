@@ -7,15 +7,23 @@ from contextlib import asynccontextmanager, suppress
 
 from structlog.testing import capture_logs
 
+from tests.detectors.looks import seen
 from tests.ports import free_port
 from vllm_watch.board.board import Board
 from vllm_watch.incidents.verdicts import NO_RESTART, RestartNews
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http
+from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.vllm import VllmSource
 from vllm_watch.watch.target_loop import BATCH_SECONDS, TargetLoop, first_scrape_s
 from vllm_watch.watch.watch import NOTHING_AROUND, Watch
+
+LOG = """\
+INFO 11-21 03:00:00 [api_server.py:1805] vLLM API server version 0.10.1
+INFO 11-21 03:00:02 [cuda.py:290] Using XFormers backend.
+ERROR 11-21 03:00:09 [core.py:7] ValueError: No available memory for the cache blocks.
+"""
 
 
 class Host:
@@ -90,6 +98,18 @@ async def looking(host=None, *, watch=None, board=None, **settings):
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+
+
+async def test_a_look_carries_what_the_log_says(tmp_path):
+    """The attention kernels for advice, the failure for incidents: from a real file, once it was read."""
+    path = tmp_path / "vllm.log"
+    path.write_text(LOG)
+    async with asyncio.timeout(60), looking(log=EngineLog("t", path)) as shown:
+        look = await shown.seen.get()
+        while look.attention_backend is None:
+            look = await shown.seen.get()
+    assert look.attention_backend == "XFormers"
+    assert look.start_failure.failure == "oom_kv_alloc_or_profiling"
 
 
 def test_first_looks_are_spread_over_the_interval_and_some_begin_together():
@@ -185,3 +205,25 @@ async def test_a_look_that_judgement_breaks_on_is_shown_as_not_judged():
     ]
     assert "vllm-watch failed to judge" in shown.signals[1].state_text
     assert [line["event"] for line in said if line["log_level"] == "error"] == ["judgement_failed"]
+
+
+async def test_what_the_host_takes_of_a_target():
+    """Of one that runs here its last look, its incidents and its processes; of one elsewhere nothing."""
+
+    class Cpu:
+        pids = frozenset({7, 8})
+
+    async with http.new_session() as session:
+
+        def loop(url, cpu=None):
+            target, scrape = Target(name="t", url=url), ScrapeSettings()
+            source, watch = VllmSource(target, scrape, session), Watch("t")
+            made = TargetLoop(target, scrape, source, watch, Board(), Host(), Publisher(), cpu=cpu)
+            for second in (0, 5):
+                watch.observe(seen(second))
+            return made
+
+        assert loop("http://10.9.8.7:8000", Cpu()).on_host() is None
+        here = loop("http://127.0.0.1:8000", Cpu()).on_host()
+        assert (here.up, here.serves, here.pids) == (True, True, Cpu.pids)
+        assert loop("http://127.0.0.1:8000").on_host().pids == frozenset()

@@ -265,3 +265,12 @@ def test_what_happens_to_the_process_that_came_is_news_for_the_next_run_of_the_w
         e for second in range(90, 500, 5) for e in watch.observe(silent(second), restart=RESTARTING)
     ]
     assert told[0].incident.kind == "engine_down"
+
+
+def test_the_same_observation_twice_counts_once():
+    """A repeated line changes neither rates nor time."""
+    twice = seen(5, 200.0, monotonic_s=5.0)
+    signals = follow(
+        seen(0, 100.0, monotonic_s=0.0), twice, twice, seen(10, 300.0, monotonic_s=10.0)
+    )
+    assert signals.engines["0"].generation_tokens_per_second == 20.0
