@@ -184,3 +184,9 @@ async def test_its_answer_makes_it_busy_for_a_look_and_changes_nothing():
     """The look that sees the canary's own step does not begin the interval anew."""
     sent = await run(Source(), lambda second: IDLE if second % 10 else {}, 3600)
     assert 44 <= len(sent) <= 62
+
+
+async def test_one_that_answered_well_is_judged_by_what_it_leaves_unanswered():
+    """That is what they are for."""
+    _, brought = await by_itself(Source(ended(), ended("unanswered")), IDLE, 700)
+    assert brought[:3] == ["ok", "unanswered", "ok"]
