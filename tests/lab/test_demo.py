@@ -6,7 +6,6 @@ import aiohttp
 import pytest
 
 from vllm_watch.cli.demo import Demo
-from vllm_watch.errors import WatchError
 from vllm_watch.lab.live import Live
 from vllm_watch.lab.reading import read
 from vllm_watch.lab.stories import STORIES
@@ -31,30 +30,6 @@ async def test_a_demo_serves_its_targets_and_its_gpus():
     assert len({target.url for target in targets}) == 4
     assert gpus.status == "ok"
     assert [len(gpu.processes) for gpu in gpus.gpus] == [1, 1, 1, 2]
-
-
-async def test_a_fault_can_be_injected_while_it_runs():
-    """A hang freezes the counters from this moment on, and its end lets them go."""
-    demo = Demo("healthy", speed=50.0)
-    (target,) = await demo.start()
-    try:
-        async with aiohttp.ClientSession() as session:
-
-            async def tokens():
-                async with session.get(f"{target.url}/metrics") as response:
-                    return Reader().read(await response.text()).engines[0].generation_tokens
-
-            while await tokens() == 0:
-                pass
-            demo.engine("vllm").fault("hang")
-            frozen = await tokens()
-            for _ in range(20):
-                assert await tokens() == frozen
-            demo.engine("vllm").clear()
-            while await tokens() == frozen:
-                pass
-    finally:
-        await demo.stop()
 
 
 @pytest.mark.parametrize("story", STORIES)
@@ -82,11 +57,3 @@ async def test_a_scene_that_was_played_before_goes_on():
     young = read(STORIES["healthy"].build(1)["vllm"])
     grown = after.server.process_resident_memory_bytes - young.server.process_resident_memory_bytes
     assert grown > 300 * 2**20
-
-
-def test_an_unknown_story_names_those_that_there_are():
-    """The remedy can be followed."""
-    with pytest.raises(WatchError) as caught:
-        Demo("no-such-story")
-    assert "no-such-story" in caught.value.cause
-    assert "sleep_wake" in caught.value.remedy

@@ -52,30 +52,6 @@ def test_every_request_ends_when_the_step_by_step_reference_says(load):
 
 
 @examples(60)
-@given(LOADS)
-def test_pages_are_never_lost_nor_invented(load):
-    """At every look the used blocks are those that the running requests hold, within the capacity."""
-    engine = engine_of()
-    submit(engine, requests_of(load))
-
-    for tenth in range(300):
-        engine.advance(tenth / 10)
-        held = sum(blocks_of(engine, request) for request in engine.batch.running)
-        assert engine.kv.used_blocks == held
-        assert 0 <= engine.kv.free_blocks <= SMALL.num_gpu_blocks
-        assert len(engine.batch.running) <= SMALL.max_num_seqs
-    engine.advance(1e6)
-    assert engine.kv.used_blocks == 0
-
-
-def blocks_of(engine, request):
-    if request.decode_start_step < 0:
-        return request.blocks
-    tokens = request.kv_start_tokens + engine.kv.step - request.decode_start_step
-    return -(-tokens // SMALL.block_size)
-
-
-@examples(60)
 @given(LOADS, st.sampled_from([1, 2, 4]))
 def test_tokens_are_conserved(load, step_tokens):
     """When all is done every counter and histogram says exactly what was asked for."""

@@ -4,7 +4,6 @@ from random import Random
 
 import pytest
 
-from benchmarks.lab.virtual import observe
 from vllm_watch.lab.faults import FAULTS
 from vllm_watch.lab.stories import L40S
 from vllm_watch.lab.vllm import SimulatedVllm
@@ -78,17 +77,6 @@ def test_every_pair_of_faults_can_be_undone():
             vllm.advance(500.0)
             more = sum(sum(engine.ledger.success.values()) for engine in vllm.engines)
             assert more > done, (first, second)
-
-
-def test_a_server_that_is_down_refuses_whatever_else_is_wrong():
-    """A crash during a hang is a crash."""
-    vllm = busy()
-    vllm.advance(30.0)
-    vllm.fault("hang")
-    vllm.fault("crash")
-    vllm.advance(40.0)
-    assert observe(vllm).scrape.outcome == "refused"
-    assert not vllm.submit(Request(1, 1))
 
 
 def test_one_of_two_engines_can_hang():

@@ -52,24 +52,6 @@ def test_counters_only_grow_between_restarts(story):
             last[life] = now
 
 
-def test_healthy():
-    """Tokens flow, nobody waits for long, no page is short."""
-    looks = seen("healthy", 600)
-    assert tokens_per_second(looks, 100, 600) == pytest.approx(1.2 * 220, rel=0.25)
-    assert max(engine(look).requests_waiting for look in looks) < 10
-    assert engine(looks[-1]).preemptions == 0
-    assert {look.scrape.outcome for look in looks} == {"ok"}
-
-
-def test_pooling_never_generates():
-    """Prompts are counted, requests finish, no token comes out and no step is seen without one."""
-    now = engine(seen("pooling", 300)[-1])
-    assert now.generation_tokens == 0
-    assert now.prompt_tokens > 100_000
-    assert now.request_success["stop"] > 1000
-    assert now.inter_token_latency.count == 0
-
-
 def test_sleep_levels_and_wake():
     """The sleep state says which level holds, and no request runs meanwhile."""
     looks = seen("sleep_wake", 720)
@@ -98,18 +80,6 @@ def test_elastic_scale_up_counts_anew_in_the_same_process():
     assert all(each.generation_tokens > 0 for each in looks[-1].reading.engines)
 
 
-def test_rolling_update_brings_another_engine():
-    """The same name, fewer blocks, counters from zero, after a minute of refused connections."""
-    looks = seen("rolling_update", 400)
-    before, down, after = at(looks, HEALTHY_T), at(looks, 150), at(looks, 200)
-
-    assert down.scrape.outcome == "refused"
-    assert engine(before).model_name == engine(after).model_name
-    blocks = [engine(look).cache_config_info["num_gpu_blocks"] for look in (before, after)]
-    assert blocks == ["12000", "7000"]
-    assert engine(after).generation_tokens < engine(before).generation_tokens
-
-
 def test_sigterm_update_lingers_behind_a_closed_port():
     """Refused with requests in flight, while the same process lives on; then another one loads."""
     looks = list(observations("sigterm_update", 260, 1.0))
@@ -120,18 +90,6 @@ def test_sigterm_update_lingers_behind_a_closed_port():
     assert (first.process.pid, first.process.alive) == (last.process.pid, True)
     assert (later.process.pid, later.process.alive) == (last.process.pid + 1, True)
     assert looks[-1].scrape.outcome == "ok"
-
-
-def test_orphaned_worker_keeps_its_memory():
-    """The server is gone, its engine core is not: parent 1, nothing computed, all of its VRAM."""
-    looks = seen("orphaned_worker", 200)
-    before, after = at(looks, HEALTHY_T), looks[-1]
-
-    assert after.scrape.outcome == "refused"
-    (left,) = after.gpus[0].processes
-    (alive,) = before.gpus[0].processes
-    assert (left.pid, left.ppid, left.used_bytes) == (alive.pid, 1, alive.used_bytes)
-    assert after.gpus[0].utilization_ratio == 0
 
 
 def test_demo_shows_every_kind_of_server_and_a_fault_within_half_a_minute():
@@ -152,36 +110,6 @@ def test_demo_shows_every_kind_of_server_and_a_fault_within_half_a_minute():
     assert tokens[22] == tokens[60] < tokens[100]
 
 
-def test_overload_runs_at_the_maximum():
-    """As many running as the engine takes, more tokens than ever, and still a queue."""
-    looks = seen("overload", 290)
-    now = engine(looks[-1])
-
-    assert now.requests_running > 40
-    assert now.requests_waiting > 100
-    assert tokens_per_second(looks, 200, 290) > 2 * tokens_per_second(looks, 20, 110)
-
-
-def test_decode_only_computes_no_prompt():
-    """All of the prompt but its last token comes over the wire."""
-    now = engine(seen("decode_only", 300)[-1])
-    by_source = now.prompt_tokens_by_source
-    assert by_source["local_compute"] == now.ttft.count
-    assert by_source["external_kv_transfer"] == now.prompt_tokens - now.ttft.count
-    assert now.external_prefix_cache_hits > 0
-    assert now.generation_tokens > 10_000
-
-
-def test_pause_lets_running_requests_end():
-    """New requests get a 503 while it lasts."""
-    looks = seen("pause", 600)
-    now = at(looks, TROUBLE_T)
-    assert now.reading.server.paused
-    assert (engine(now).requests_running, engine(now).requests_waiting) == (0, 0)
-    assert engine(now).http["requests"]["5xx"] > 100
-    assert tokens_per_second(looks, 320, 600) > 100
-
-
 def test_shutdown_timeout_update_finishes_and_aborts():
     """What runs ends, what comes is counted as aborted, and then nothing listens."""
     looks = list(observations("shutdown_timeout_update", 260, 1.0))
@@ -192,22 +120,3 @@ def test_shutdown_timeout_update_finishes_and_aborts():
     assert drained.requests_running <= 1
     assert drained.requests_waiting == 0
     assert looks[-1].scrape.outcome == "ok"
-
-
-def test_cold_start_takes_a_quarter_of_an_hour():
-    """Refused until the last second, then serving; the GPU fills meanwhile."""
-    looks = list(observations("cold_start", 1000))
-    assert {look.scrape.outcome for look in looks if look.t - EPOCH < 900} == {"refused"}
-    assert {look.scrape.outcome for look in looks if look.t - EPOCH >= 900} == {"ok"}
-    memory = [at(looks, t).gpus[0].memory_used_bytes for t in (10, 450, 890)]
-    assert memory == sorted(memory)
-    assert memory[0] < memory[2] / 10
-
-
-def test_scale_to_zero_and_back():
-    """Idle, then gone, then there again with its counters at zero."""
-    looks = seen("scale_to_zero", 700)
-    assert engine(at(looks, 290)).requests_running == 0
-    assert at(looks, 400).scrape.outcome == "refused"
-    assert at(looks, 400).gpus[0].processes == ()
-    assert tokens_per_second(looks, 560, 700) > 100

@@ -1,6 +1,5 @@
 """Generators give the load that they are named for."""
 
-from itertools import pairwise
 from random import Random
 
 import pytest
@@ -12,25 +11,6 @@ from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes
 def open_loop(per_second, shape=None, seed=3):
     rng = Random(seed)
     return OpenLoop(rng, Sizes(rng), per_second, shape)
-
-
-def arrivals(workload, until_t, step_s=5.0):
-    times, t = [], 0.0
-    while t < until_t:
-        t += step_s
-        times += [request.arrival_t for request in workload.arrivals(t)]
-    return times
-
-
-def test_poisson_arrivals_have_the_rate_and_the_spread():
-    """The count is near its mean, and the gaps vary as much as they are long."""
-    times = arrivals(open_loop(2.0), 5000)
-    gaps = [b - a for a, b in pairwise(times)]
-    mean = sum(gaps) / len(gaps)
-    deviation = (sum((gap - mean) ** 2 for gap in gaps) / len(gaps)) ** 0.5
-
-    assert len(times) == pytest.approx(10_000, rel=0.05)
-    assert deviation / mean == pytest.approx(1, rel=0.05)
 
 
 def test_a_rate_can_change_and_be_nothing():

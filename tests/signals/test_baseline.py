@@ -25,17 +25,6 @@ def known():
     return baseline, engine, follow(baseline, engine, 600, **FRESH)
 
 
-def test_a_healthy_block_is_as_expected(known):
-    comparison = known[2]
-    assert comparison.known
-    assert comparison.slow_log_ratio == pytest.approx(0.0, abs=0.03)
-    assert comparison.throughput_ratio == pytest.approx(1.0, abs=0.03)
-    assert comparison.running_expected == pytest.approx(comparison.block.running, rel=0.4)
-    assert not any(
-        [comparison.slow, comparison.slow_now, comparison.starved, comparison.starved_now]
-    )
-
-
 TAUGHT_NOTHING = {
     "slow": {**FRESH, "slow": 1.5},
     "drifting": {**FRESH, "slow": 1.15},
@@ -50,24 +39,6 @@ def test_what_is_in_doubt_teaches_nothing(known, load):
     blocks = baseline.model.blocks
     follow(baseline, engine, 600, **load)
     assert baseline.model.blocks - blocks <= 25
-
-
-def test_a_load_that_was_never_met_is_learnt(known):
-    """It becomes known, and is no drift."""
-    baseline, engine, _ = known
-    blocks = baseline.model.blocks
-    comparison = follow(baseline, engine, 600, running=200.0, kv=0.9)
-    assert baseline.model.blocks - blocks >= 100
-    assert not comparison.slow_now
-
-
-def test_an_idle_engine_teaches_nothing_and_is_not_compared(known):
-    baseline, engine, _ = known
-    blocks = baseline.model.blocks
-    comparison = follow(baseline, engine, 600, running=0.0, kv=0.0)
-    assert baseline.model.blocks == blocks
-    assert comparison.slow_log_ratio is None
-    assert comparison.throughput_ratio is None
 
 
 def test_excursions_that_heal_are_tolerated_more_than_before(known):
@@ -114,15 +85,6 @@ def test_a_process_that_lived_for_minutes_is_not_the_one_to_compare_with(known):
     other = Baseline()
     other.restore(baseline.export_state(), 5.0)
     assert former_of(other).blocks == third.blocks
-
-
-def test_what_it_did_before_a_gap_of_unknown_length_stays_known(known):
-    """Only the block across it is lost."""
-    baseline, engine, _ = known
-    blocks = baseline.model.blocks
-    assert baseline.update(engine.at_s, engine.run(5.0, **FRESH), known=False) is None
-    assert baseline.model.blocks == blocks
-    assert baseline.update(engine.at_s + 5, engine.run(5.0, **FRESH), known=True) is not None
 
 
 LOAD_UNTOLD = {
@@ -191,18 +153,6 @@ def test_a_configuration_that_is_not_told_is_no_other_one(known):
     engine.config = {"num_gpu_blocks": "7"}
     follow(baseline, engine, 5, **FRESH)
     assert baseline.model.blocks == 0
-
-
-def test_what_was_learnt_of_steps_told_otherwise_is_kept_as_such(known):
-    """A new watcher goes on with it, where most was learnt so, and with nothing else."""
-    baseline, engine, _ = known
-    follow(baseline, engine, 900, lacks=OTHERWISE, **FRESH)
-    heir = Baseline()
-    heir.restore(baseline.export_state(), away_seconds=5.0)
-    assert heir.model.blocks == baseline.model.blocks
-    seen = follow(heir, engine, 20, lacks=OTHERWISE, **FRESH)
-    assert seen.slow_log_ratio == pytest.approx(0.0, abs=0.1)
-    assert follow(heir, engine, 20, **FRESH).slow_log_ratio is None
 
 
 def test_steps_with_drafts_are_compared_with_their_like(known):

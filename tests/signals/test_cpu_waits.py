@@ -15,39 +15,6 @@ def cpu(waited, **fields):
     return EngineCpu(engine="0", waited_seconds=waited, **fields)
 
 
-LOOKS = {
-    # what was counted at looks 10 s apart → the share of the last minute
-    "a tenth of the time": ((0.0, 1.0, 2.0), 0.1),
-    "all of it, a long wait that has just ended counted now": ((0.0, 0.0, 30.0), 1.0),
-    "none": ((3.0, 3.0), 0.0),
-    "only the last minute": ((0.0, *[60.0 + 2.0 * i for i in range(8)]), 0.2),
-    "one look": ((3.0,), None),
-    "never seen": ((None, None), None),
-    "not seen any more": ((0.0, 1.0, None), None),
-    "not seen for a look": ((0.0, None, 2.0), 0.1),
-    "counted anew": ((50.0, 51.0, 0.0, 3.0), 0.3),
-    "just counted anew": ((50.0, 51.0, 0.0), None),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("counts", "ratio"), LOOKS.values(), ids=LOOKS)
-def test_share_of_the_window(counts, ratio):
-    """Unknown unless it was seen at the last scrape and at one before."""
-    waits = Waits(60.0)
-    for i, waited in enumerate(counts):
-        waits.add(10.0 * i, None if waited is None else cpu(waited))
-    assert waits.ratio() == (None if ratio is None else pytest.approx(ratio))
-
-
-def test_nothing_spans_a_gap():
-    """How long ago the look before was is not known."""
-    waits = Waits(60.0)
-    waits.add(0.0, cpu(1.0))
-    waits.clear()
-    waits.add(10.0, cpu(2.0))
-    assert waits.ratio() is None
-
-
 def block(at_s, slow=1.0, **fields):
     seconds = STEP_SECONDS * slow
     return Block(
@@ -80,12 +47,9 @@ SLOWDOWNS = {
     # share when fresh, share now, times as slow → explained
     "half of the time, twice as slow": (0.0, 0.5, 2.0, 1.0),
     "half of the time, four times as slow": (0.0, 0.5, 4.0, 0.5),
-    "from a third to two thirds, twice as slow": (1 / 3, 2 / 3, 2.0, 1.0),
     "no more than ever": (0.3, 0.3, 2.0, 0.0),
-    "less than ever": (0.3, 0.1, 2.0, 0.0),
     "more than it is slower": (0.0, 0.9, 2.0, 1.0),
     "not slower": (0.0, 0.5, 1.0, 0.0),
-    "faster": (0.0, 0.5, 0.5, 0.0),
     "nearly all of the time": (0.0, 1.0, 100.0, 1.0),
 }  # fmt: skip
 
@@ -98,25 +62,6 @@ def test_what_the_waiting_explains(fresh, now, slow, explained):
     waited = engine.run(40, now, slow, well=False)
     assert waited.explained_ratio == pytest.approx(explained, abs=0.01)
     assert waited.usual_share == pytest.approx(fresh)
-
-
-def test_it_is_told_from_the_first_block_on():
-    """Smoothed alike, waits and step times grow together; nobody has to wait for the mean to settle."""
-    engine = Engine()
-    engine.run(20, 0.01)
-    assert engine.run(1, 0.5, 2.0).explained_ratio > 0.8
-
-
-UNKNOWN = {
-    "nothing is known of when it was well": lambda: Engine().run(40, 0.5, 2.0, well=False),
-    "too little is": lambda: Engine().run(1, 0.0),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("run", UNKNOWN.values(), ids=UNKNOWN)
-def test_without_a_yardstick_nothing_is_said(run):
-    """It might always have waited so."""
-    assert run() is None
 
 
 def unseen(engine):
@@ -171,25 +116,6 @@ def test_what_is_not_seen_for_long_is_unknown():
     assert engine.run(1, 0.1).usual_share == pytest.approx(0.1)
 
 
-def test_what_is_learnt_is_learnt_when_all_is_well():
-    """A neighbour who stays is not the norm."""
-    engine = Engine()
-    engine.run(20, 0.02)
-    assert engine.run(400, 0.5, 2.0).usual_share == pytest.approx(0.02)
-
-
-WHO = {
-    "the process, as it calls itself": ({"pid": 7, "name": "VLLM::Worker_TP1"}, "VLLM::Worker_TP1 (PID 7)"),
-    "one without a name": ({"pid": 7}, "the engine (PID 7)"),
-    "an old recording": ({}, "the engine"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("fields", "who"), WHO.values(), ids=WHO)
-def test_who_waited_longest(fields, who):
-    assert Engine().run(20, 0.1, **fields).who == who
-
-
 def test_how_often_its_limit_was_used_up():
     """Of the periods in the last block; unknown without a limit, or where it was counted anew."""
     engine = Engine()
@@ -198,3 +124,24 @@ def test_how_often_its_limit_was_used_up():
     waited = engine.run(1, 0.1, quota_periods=150.0, throttled_periods=50.0)
     assert waited.throttled_share == pytest.approx(0.8)
     assert engine.run(1, 0.1, quota_periods=10.0, throttled_periods=5.0).throttled_share is None
+
+
+LOOKS = {
+    # what was counted at looks 10 s apart → the share of the last minute
+    "a tenth of the time": ((0.0, 1.0, 2.0), 0.1),
+    "all of it, a long wait that has just ended counted now": ((0.0, 0.0, 30.0), 1.0),
+    "only the last minute": ((0.0, *[60.0 + 2.0 * i for i in range(8)]), 0.2),
+    "never seen": ((None, None), None),
+    "not seen any more": ((0.0, 1.0, None), None),
+    "not seen for a look": ((0.0, None, 2.0), 0.1),
+    "counted anew": ((50.0, 51.0, 0.0, 3.0), 0.3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("counts", "ratio"), LOOKS.values(), ids=LOOKS)
+def test_share_of_the_window(counts, ratio):
+    """Unknown unless it was seen at the last scrape and at one before."""
+    waits = Waits(60.0)
+    for i, waited in enumerate(counts):
+        waits.add(10.0 * i, None if waited is None else cpu(waited))
+    assert waits.ratio() == (None if ratio is None else pytest.approx(ratio))

@@ -5,7 +5,7 @@ import pytest
 from tests.detectors.looks import T, gpu, seen, silent
 from vllm_watch.samples.gpu import ProcessSample
 from vllm_watch.samples.observation import ProcessState
-from vllm_watch.signals.loading import START_SECONDS, Loading
+from vllm_watch.signals.loading import Loading
 from vllm_watch.watch.watch import Watch
 
 OLD, NEW = T - 86400, T + 60.0
@@ -33,14 +33,10 @@ def process(start=NEW, *, alive=True, pid=9):
 LEARNT = {
     "another process, refused from its start on": ([up(0), *refused(60, 120), up(160, NEW)], [100]),
     "it was away for an hour before": ([up(0), *refused(5, 3600), up(3660, T + 3600)], [60]),
-    "no start is told: the silence, at most": (
-        [up(0, None), *refused(60, 120), up(160, None)], [100],
-    ),
+    "no start is told: the silence, at most": ([up(0, None), *refused(60, 120), up(160, None)], [100]),
     "... and not where it was long": ([up(0, None), *refused(60, 7200), up(7300, None)], []),
     "the same process: the way there was broken": ([up(0), *refused(60, 120), up(160)], []),
-    "it was silent and never refused": (
-        [up(0), *refused(60, 120, outcome="read_timeout"), up(160, NEW)], [],
-    ),
+    "it was silent and never refused": ([up(0), *refused(60, 120, outcome="read_timeout"), up(160, NEW)], []),
     "never seen before": ([*refused(0, 60), up(100, T - 200)], [300]),
 }  # fmt: skip
 
@@ -58,29 +54,6 @@ def test_the_process_that_answered_is_known_though_its_last_answer_did_not_name_
     assert loading.attempts == 0
 
 
-def test_patience_is_half_as_much_again_and_bounded():
-    """Nothing learnt: what is usual. Much learnt: no longer than the longest start there is."""
-    loading = told()
-    assert loading.patience_s(180.0) == 180.0
-    loading.starts_s.extend((100.0, 400.0))
-    assert loading.patience_s(180.0) == 600.0
-    loading.starts_s.append(START_SECONDS)
-    assert loading.patience_s(180.0) == START_SECONDS
-
-
-def test_the_process_that_answered_is_ending_and_another_one_loads():
-    """Both are alive behind a closed port; their starts tell them apart."""
-    loading = told(up(0), *refused(65, process=process(OLD)))
-    assert loading.is_ending(process(OLD))
-    assert loading.for_s(65) is None
-
-    loading = told(up(0), *refused(65, 70, process=process()))
-    assert not loading.is_ending(process())
-    assert loading.for_s(70) == 10
-    assert loading.in_time(70)
-    assert not loading.in_time(60 + START_SECONDS)
-
-
 def state(*looks):
     watch = Watch("x")
     for each in looks:
@@ -94,15 +67,11 @@ def new_on_gpu(**fields):
 
 STATES = {
     "never answered": (refused(0, 60), "starting"),
-    "never answered, and its process is gone": (
-        refused(0, 60, process=process(alive=False)), "down",
-    ),
+    "never answered, and its process is gone": (refused(0, 60, process=process(alive=False)), "down"),
     "gone, and nothing is known of a process": ([up(0), *refused(60, 65)], "down"),
     "gone, and another process loads": ([up(0), *refused(65, 70, process=process())], "starting"),
     "gone, and its own process ends": ([up(0), *refused(60, 65, process=process(OLD))], "down"),
-    "gone, and a new vLLM is on the GPU": (
-        [up(0), *refused(65, 70, gpus=new_on_gpu(create_time=NEW))], "starting",
-    ),
+    "gone, and a new vLLM is on the GPU": ([up(0), *refused(65, 70, gpus=new_on_gpu(create_time=NEW))], "starting"),
     "gone, and its old engine core is on the GPU": (
         [up(0), *refused(65, 70, gpus=new_on_gpu(create_time=T - 100.0))], "down",
     ),

@@ -64,8 +64,6 @@ def test_shared_prefixes_are_not_taken_for_lost_pages():
 
 RISES = {
     "at once": ([0.99], 0.0, 5.0),
-    "over a minute": ([0.3 + 0.0575 * n for n in range(13)], 25.0, 40.0),
-    "over half an hour": ([0.3 + 0.69 * n / 360 for n in range(361)], 800.0, 1000.0),
     "over six hours": ([0.3 + 0.69 * n / 4320 for n in range(4321)], 9_000.0, 11_600.0),
 }
 

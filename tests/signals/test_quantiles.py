@@ -51,6 +51,15 @@ def test_in_the_lowest_bucket_the_mean_bounds_it():
     assert quantiles(bounds, (10, 100, 100), 0.001).p95 == quantile(0.95, bounds, (10, 100, 100))
 
 
+@given(st.lists(st.integers(0, 1000), min_size=4, max_size=4).filter(any), st.floats(0.01, 1.0))
+def test_quantile_and_share_are_each_others_inverse(increments, q):
+    """At the q-quantile, a share of q lies at or under it (inside the finite bounds)."""
+    counts = tuple(sum(increments[: i + 1]) for i in range(4))
+    value = quantile(q, BOUNDS, counts)
+    if value is not None and value < BOUNDS[-2]:
+        assert share_within(value, BOUNDS, counts) >= q - 1e-9
+
+
 @pytest.mark.parametrize(
     ("limit", "counts", "expected"),
     [
@@ -67,20 +76,3 @@ def test_share_within_a_limit(limit, counts, expected):
     assert share_within(limit, BOUNDS, counts) == (
         None if expected is None else pytest.approx(expected)
     )
-
-
-@given(st.lists(st.integers(0, 1000), min_size=4, max_size=4).filter(any), st.floats(0.01, 1.0))
-def test_quantile_and_share_are_each_others_inverse(increments, q):
-    """At the q-quantile, a share of q lies at or under it (inside the finite bounds)."""
-    counts = tuple(sum(increments[: i + 1]) for i in range(4))
-    value = quantile(q, BOUNDS, counts)
-    if value is not None and value < BOUNDS[-2]:
-        assert share_within(value, BOUNDS, counts) >= q - 1e-9
-
-
-@given(st.lists(st.integers(0, 1000), min_size=4, max_size=4).filter(any))
-def test_quantiles_ascend(increments):
-    """p50 is never above p95, nor p95 above p99."""
-    counts = tuple(sum(increments[: i + 1]) for i in range(4))
-    found = quantiles(BOUNDS, counts)
-    assert found.p50 <= found.p95 <= found.p99

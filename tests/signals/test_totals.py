@@ -35,11 +35,6 @@ def test_a_counter(counts, expected):
     assert tokens(*counts) == expected
 
 
-def test_a_restart_that_overtook_the_old_count():
-    """Where the engine says when its counters were made, all that the new life has done counts."""
-    assert tokens(100.0, 130.0, anew=(1,)) == [0, 130]
-
-
 @given(st.lists(st.lists(st.integers(0, 1000), min_size=1), min_size=1))
 def test_the_total_is_what_was_done_while_it_was_watched(lives):
     """Whatever lives an engine leads, the total is all of its work but what came before the first look."""
@@ -69,14 +64,6 @@ def test_another_server_behind_the_address_adds_nothing():
 
 def finished(**counts):
     return EngineSample(engine="0", request_success=counts)
-
-
-def test_a_reason_that_appears_later_counts_from_zero():
-    """V0 shows a reason with its first request; what falls began again."""
-    totals = Totals()
-    looks = (finished(stop=5), finished(stop=6, abort=2), finished(abort=1, stop=0))
-    told = [totals.add(look, began_anew=False).requests_finished for look in looks]
-    assert told == [{"stop": 0}, {"stop": 1, "abort": 2}, {"stop": 1, "abort": 3}]
 
 
 def e2e(bounds, *below, seconds=0.0):

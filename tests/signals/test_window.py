@@ -50,13 +50,6 @@ def ttft(*cumulative, bounds=(0.1, 1.0, inf), total=None):
     return EngineSample(engine="0", ttft=Histogram(cumulative[-1], total, bounds, cumulative))
 
 
-def test_growth_of_a_histogram_that_had_no_sum_at_one_end():
-    """The count is known, the sum is not."""
-    for first, last in ((None, 8.0), (3.0, None)):
-        grown = window((0, ttft(1, 2, 3, total=first)), (5, ttft(4, 6, 9, total=last)))
-        assert (grown.histogram("ttft").count, grown.histogram("ttft").sum) == (6, None)
-
-
 def test_growth_of_a_histogram_across_two_restarts():
     """Both old lives count, sums too; where one of them had no sum, none is known."""
     first, second = (0, ttft(1, 2, 3, total=3.0)), (5, ttft(2, 4, 6, total=7.0))
@@ -78,15 +71,6 @@ def test_what_was_carried_in_other_buckets_is_left_out():
     assert (grown.count, grown.cumulative, grown.seconds) == (3, (1, 2, 3), 5)
 
 
-def test_a_histogram_with_other_buckets_begins_anew():
-    """After an upgrade buckets may differ; only looks with the same ones are compared."""
-    other = (0.5, 2.0, inf)
-    made = window((0, ttft(1, 2, 3)), (5, ttft(5, 6, 7, bounds=other)))
-    assert made.histogram("ttft") is None
-    made.add(10, ttft(6, 8, 9, bounds=other), began_anew=False)
-    assert made.histogram("ttft").cumulative == (1, 2, 2)
-
-
 def test_the_window_is_bounded():
     """However quick the looks, memory is: an hour at one look a second, and little more."""
     assert 3600 < ENTRIES_MAX < 5000
@@ -95,15 +79,6 @@ def test_the_window_is_bounded():
         ENTRIES_MAX - 1,
         pytest.approx((ENTRIES_MAX - 1) * 0.001),
     )
-
-
-def test_cleared_it_knows_nothing():
-    """After an unknown gap the window begins anew."""
-    made = window((0, 100), (5, 150))
-    made.clear()
-    assert (made.newest, made.first, made.last) == (None, None, None)
-    made.add(10, tokens(160), began_anew=False)
-    assert made.counter("generation_tokens") is None
 
 
 def counted_up(values):

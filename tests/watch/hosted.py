@@ -3,43 +3,27 @@
 from dataclasses import replace
 
 from tests.detectors.looks import T, engine, seen, silent
+from tests.signals.holders import series
 from tests.told import said
 from vllm_watch.detectors.base import Around
-from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.watch.host_watch import HostWatch, ServerScrape
 from vllm_watch.watch.watch import Watch
 
-GIB = 2**30
 STEP = 5
 
 
-def core(pid, parent, *, started=T - 86_300.0, gib=30, **fields):
+def core(pid, parent, *, started=T - 86_300.0):
     """The engine core of a server, at work; `started` by the process `parent`."""
-    known = {"state": "S", "sm_utilization_ratio": 0.5, "cgroup": "/vllm.service", "uid": 1001}
-    return ProcessSample(
-        pid=pid, ppid=parent, name="VLLM::EngineCor", cmdline=("VLLM::EngineCore",), create_time=started,
-        used_bytes=gib * GIB, cpu_seconds=1.0, type="compute", **(known | fields),
-    )  # fmt: skip
+    return series.core(pid, ppid=parent, gib=30, create_time=started, sm_utilization_ratio=0.5)
 
 
-def notebook(pid=900, **fields):
+def notebook(pid=900):
     """A kernel that does nothing, for hours."""
-    known = {
-        "cgroup": "/user.slice/user-1003.slice/session-4.scope",
-        "uid": 1003,
-        "sm_utilization_ratio": 0.0,
-    }
-    return replace(
-        core(pid, 1), name="python3", cmdline=("python3", "-m", "ipykernel_launcher"), **(known | fields)
-    )  # fmt: skip
+    return series.kernel(pid, gib=30, create_time=T - 86_300.0)
 
 
 def gpu(index, *processes, **fields):
-    used = sum(each.used_bytes or 0 for each in processes)
-    return GpuSample(
-        index=index, uuid=f"GPU-{index}", memory_total_bytes=80 * GIB, memory_used_bytes=used,
-        processes=processes, **fields,
-    )  # fmt: skip
+    return series.gpu(*processes, index=index, **fields)
 
 
 class Hosted:

@@ -15,10 +15,8 @@ from tests.sources.test_stacks import ALL, PRINTS, Listing
 from tests.told import made, told
 from vllm_watch.board.board import Board
 from vllm_watch.incidents.incident import OPENED, UPDATED, IncidentEvent
-from vllm_watch.incidents.lifecycle import Lifecycle
 from vllm_watch.samples.target import Target
 from vllm_watch.sources import stacks
-from vllm_watch.sources.sockets import local_v4
 from vllm_watch.sources.stacks import Stacks
 from vllm_watch.watch.hang_stacks import AT_ONCE_MAX, HangStacks
 
@@ -91,15 +89,6 @@ async def test_it_is_taken_once_for_an_incident(story):
     assert [pid for pid, _ in one.runs()] == [str(pid) for pid in sorted(ALL) if pid > 1]
 
 
-async def test_where_none_waits_for_another_it_is_server_and_core(story):
-    """What the engine that hangs does, and what answers for it."""
-    one = story(listing=Listing(WELL), script="echo 'Thread 1 (active)'; echo '    step (vllm/v1/core/sched/scheduler.py:3)'")  # fmt: skip
-    await one.saw(opened())
-    ((_, _, said),) = one.noted
-    assert "API server (PID 10)" in said
-    assert "VLLM::EngineCore (PID 20)" in said
-
-
 @pytest.mark.parametrize("more", [
     {"kind": "overload", "cause": "demand"}, {"resolved_t": 9.0}, {"stacks": "It stood there."},
     {"target": "other"},
@@ -119,14 +108,6 @@ async def test_only_on_this_host(story, url, here):
     one = story(url)
     await one.saw(opened())
     assert bool(one.noted) is here
-
-
-async def test_an_address_of_this_host_is_here(story):
-    """Also one that is not loopback."""
-    for address in local_v4(PROCFS / "self" / "net"):
-        one = story(f"http://{address}:8000")
-        await one.saw(opened())
-        assert one.noted
 
 
 async def test_they_are_bounded_and_end_with_the_watcher(story):
@@ -152,8 +133,3 @@ async def test_what_fails_is_the_incident_without(story):
     one = story(listing=Broken())
     await one.saw(opened())
     assert one.noted == []
-
-
-def test_a_note_of_what_is_over_is_dropped():
-    """It may come late."""
-    Lifecycle("chat").note_stacks("stall-1", "It stood there.")

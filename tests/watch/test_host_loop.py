@@ -111,24 +111,6 @@ async def test_a_poll_that_breaks_is_said_and_the_next_one_goes_on():
     assert [line["event"] for line in logs] == ["gpu_poll_failed"]
 
 
-async def test_a_detector_that_breaks_is_said_once():
-    class Breaks:
-        def update(self, view):
-            raise ValueError("no")
-
-    site = Site(Source((FINE,)))
-    site.loop.watch._detectors["stale_vram"] = Breaks()
-    with capture_logs() as logs:
-        for _ in range(3):
-            site.loop._take(await site.sources[0].read(), Looked.now())
-    (line,) = logs
-    assert (line["event"], line["target"], line["detector"]) == (
-        "detector_failed",
-        "host:localhost",
-        "stale_vram",
-    )
-
-
 async def test_switched_off_its_incidents_end_and_nothing_old_is_shown():
     """By a reload; whoever listens is told. Another interval changes nothing of what is open."""
     async with polling((LOST,), polls=2) as site:
@@ -149,3 +131,21 @@ async def test_switched_off_its_incidents_end_and_nothing_old_is_shown():
             GpuReading(status="ok", t=2e9, gpus=(LOST,)), Looked.now()
         )  # one that was under way
         assert (site.loop.gpus, len(site.board.host.incidents.open)) == (None, 0)
+
+
+async def test_a_detector_that_breaks_is_said_once():
+    class Breaks:
+        def update(self, view):
+            raise ValueError("no")
+
+    site = Site(Source((FINE,)))
+    site.loop.watch._detectors["stale_vram"] = Breaks()
+    with capture_logs() as logs:
+        for _ in range(3):
+            site.loop._take(await site.sources[0].read(), Looked.now())
+    (line,) = logs
+    assert (line["event"], line["target"], line["detector"]) == (
+        "detector_failed",
+        "host:localhost",
+        "stale_vram",
+    )

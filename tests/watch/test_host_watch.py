@@ -6,16 +6,11 @@ from dataclasses import replace
 import pytest
 
 from tests.detectors.looks import T, seen
-from tests.told import said
 from tests.watch.hosted import Hosted, core, gpu, notebook, opened, pages
 from vllm_watch.detectors.base import Around, View
 from vllm_watch.detectors.collapse_host import Fresh, of_slow_steps
-from vllm_watch.samples.target import host_target
-from vllm_watch.settings.detectors import DetectorsSettings
-from vllm_watch.signals.holders.gpu_users import Place
 from vllm_watch.story.kinds import STORIES
 from vllm_watch.watch.host_watch import HostWatch, ServerScrape
-from vllm_watch.watch.watch import Watch
 
 HOST = "host:h"
 A, B = core(11, 10), core(21, 20)
@@ -91,26 +86,6 @@ def test_a_gpu_says_which_targets_run_there():
     one.until(300)
     assert [each.targets for each in one.host.holders] == [("a",), ("b",)]
     assert one.host.core_of("a") is None
-
-
-def test_of_several_cores_none_is_the_one():
-    """Data-parallel engines: which of them hangs the driver does not know."""
-    one = Hosted((gpu(0, A), gpu(1, core(12, 10))), a={10, 11, 12})
-    one.until(100)
-    assert [each.targets for each in one.host.holders] == [("a",), ("a",)]
-    assert one.host.core_of("a") is None
-
-
-def test_a_hang_names_the_process_that_the_driver_shows():
-    """Where /proc shows none, as in a container of its own; and its first step has the PID."""
-    one = two(**KNOWN)
-    one.until(300)
-    one.hung = {"a": 300}
-    one.until(330)
-    hang = one.open("a")["engine_stalled"]
-    assert "its engine core is VLLM::EngineCore (PID 11)" in hang.texts
-    step = STORIES["engine_stalled"].first_step_of("hang", advised=False, known=hang.texts)
-    assert step.endswith("(py-spy dump --pid 11).")
 
 
 def test_a_crash_names_the_core_that_was_left_behind_once_it_is_stale():
@@ -235,14 +210,6 @@ def test_one_notebook_beside_four_servers_is_one_incident_whatever_they_do():
     assert "which s1 (VLLM::EngineCore, process 1003) uses" in now.summary
 
 
-def test_a_host_without_servers_is_watched_too():
-    """What is wrong with its GPUs is a ticket: no engine that we know waits for it tonight."""
-    host = HostWatch("h")
-    looks = ((T + s, (gpu(0, lost=s > 30),)) for s in range(0, 60, 5))
-    events = [e for t, gpus in looks for e in said(host.look(t, None, gpus, {}))]
-    assert opened(events) == [(HOST, "gpu_fault", "ticket")]
-
-
 def busy_orphan(second):
     """An engine core whose parent dies at 100 s, and that keeps its GPU busy."""
     return gpu(0, replace(core(11, 10 if second < 100 else 1), cpu_seconds=1.0 + second))
@@ -276,60 +243,6 @@ def test_an_orphan_beside_an_older_server_that_answers(pids, verdict):
     assert (found[11], found[21]) == (verdict, "vllm")
 
 
-def test_an_orphan_at_work_beside_a_server_with_an_engine_of_its_own_may_serve():
-    """Somebody whom nobody watches may answer for it."""
-    host, servers = HostWatch("h"), {"b": ServerScrape(up=True, serves=True, pids=frozenset({21}))}
-    older = replace(B, create_time=A.create_time - 3600)
-    for second in range(0, 1200, 5):
-        host.look(T + second, None, (busy_orphan(second), gpu(1, older)), servers)
-    assert [h.judged.verdict for each in host.holders for h in each.holders] == ["vllm", "vllm"]
-
-
-@pytest.mark.parametrize(
-    ("configured", "seconds"),
-    [({}, 60), ({"orphan_seconds": 10}, 10), ({"orphan_seconds": 200}, 200)],
-)
-def test_holders_are_judged_by_what_is_configured(configured, seconds):
-    """An engine core whose parent dies at 100 s is told so many seconds later."""
-    thresholds = DetectorsSettings.model_validate({"stale_vram": configured})
-    host, stale_s = HostWatch("h", thresholds), []
-    for second in range(0, 400, 5):
-        left = A if second < 100 else replace(A, ppid=1, sm_utilization_ratio=0.0)
-        host.look(T + second, None, (gpu(0, left),), {})
-        if host.incidents:
-            stale_s.append(second)
-    assert stale_s[0] == 100 + seconds
-
-
-class Breaks:
-    def update(self, view):
-        raise ValueError("no")
-
-
-def test_one_detectors_bug_does_not_blind_the_others():
-    """What broke is kept, by the detector's name; faults are found all the same."""
-    host = HostWatch("h")
-    host._detectors["stale_vram"] = Breaks()
-    (event,) = host.look(T, None, (gpu(0, A, lost=True),), {})
-    assert event.incident.kind == "gpu_fault"
-    assert host.failures == {"stale_vram": "ValueError: no"}
-
-
-def test_a_server_look_is_made_of_its_last_signals():
-    """What a server that does not answer said before is not taken for its present."""
-    watch = Watch("a")
-    assert ServerScrape.of(None, ()) == ServerScrape()
-    watch.observe(seen(0, process_start_time=T - 5))
-    assert ServerScrape.of(watch.signals, (), frozenset({7})) == ServerScrape(
-        up=True, serves=True, start_time=T - 5, pids=frozenset({7})
-    )
-    one = two(**KNOWN)
-    one.down = {"a": "refused"}
-    one.until(60)
-    look = one.servers()["a"]
-    assert (look.up, look.serves, look.start_time, look.pids) == (False, False, None, frozenset())
-
-
 # --- another run of the watcher
 
 
@@ -358,10 +271,8 @@ def test_another_run_goes_on_with_what_was_open_and_knows_who_runs_where():
 
 DAMAGES = {
     "another version": lambda state: state | {"version": 99},
-    "no users": lambda state: {k: v for k, v in state.items() if k != "users"},
     "users that are none": lambda state: state | {"users": {"a": 7}},
     "incidents that are none": lambda state: state | {"lifecycle": {"version": 2, "followed": "x"}},
-    "nothing": lambda _: {},
 }
 
 
@@ -378,7 +289,14 @@ def test_what_is_damaged_is_named_and_watching_goes_on(damage):
     assert event.event == "opened"
 
 
+def test_an_orphan_at_work_beside_a_server_with_an_engine_of_its_own_may_serve():
+    """Somebody whom nobody watches may answer for it."""
+    host, servers = HostWatch("h"), {"b": ServerScrape(up=True, serves=True, pids=frozenset({21}))}
+    older = replace(B, create_time=A.create_time - 3600)
+    for second in range(0, 1200, 5):
+        host.look(T + second, None, (busy_orphan(second), gpu(1, older)), servers)
+    assert [h.judged.verdict for each in host.holders for h in each.holders] == ["vllm", "vllm"]
+
+
 def test_before_the_first_look_there_is_nothing_to_keep():
     assert HostWatch("h").export_state() is None
-    assert HostWatch("h").target == host_target("h") == HOST
-    assert Place() == Place(frozenset(), {})

@@ -87,18 +87,6 @@ async def test_a_host_and_a_target_are_kept_side_by_side(tmp_path):
         assert board.store.errors == {}
 
 
-async def test_the_end_of_a_hosts_incident_is_shown_by_the_next_run(tmp_path):
-    """Among what ended last."""
-    async with run(tmp_path) as (memory, _, host):
-        opened = host.look(NOW, None, LOST, SERVES)
-        memory.keep(host, HOST, opened)
-        memory.keep(host, HOST, host.close(NOW + 60))
-    async with run(tmp_path) as (memory, board, host):
-        assert (host.incidents, memory.show(host)) == ((), [])
-        (past,) = board.incidents.listed()
-        assert (past.target, past.resolved_t, past.opened_t) == (HOST, NOW + 60, NOW)
-
-
 async def test_without_a_state_folder_nothing_is_remembered_of_a_host():
     """And nothing breaks."""
     async with run(None) as (memory, board, host):

@@ -80,13 +80,6 @@ def test_the_prefill_is_told_and_the_decode_is_related(after, kind, cause):
     assert other.id in incident.related
 
 
-def test_that_others_wait_for_it_advises_no_restart():
-    """The network between may be broken."""
-    site = pair(prefill=hangs)
-    assert [each[3] for each in site.told()["prefill"]] == [False]
-    assert "decode waits for KV from it" in site.watches["prefill"].incidents[0].summary
-
-
 def test_a_prefill_that_was_restarted_is_not_blamed_for_what_the_dead_one_owed():
     """The decode's requests wait on for KV that went with the old process; the new one is idle and well."""
     site = Site(["decode", "prefill"], {"decode": ("prefill",)})
@@ -185,16 +178,6 @@ def test_the_rank_that_is_stopped_is_told_and_its_victim_is_related():
     assert "VLLM::EngineCore_DP1 (PID 7) is stopped" in culprit.summary
 
 
-def test_ranks_that_go_down_together_are_related():
-    """A rank that dies takes the others with it."""
-    site = Site(["dp-0", "dp-1"], {}, gang="moe")
-    for second in range(0, 120, 5):
-        for name in site.watches:
-            site.look(name, seen(second) if second < 60 else silent(second, "refused"))
-    (first,), (second,) = site.watches["dp-0"].incidents, site.watches["dp-1"].incidents
-    assert (first.id in second.related, second.id in first.related) == (True, True)
-
-
 def test_a_restart_of_a_rank_is_one_of_all_of_them():
     """Also where nobody is known to hold it up."""
     site = Site(["dp-0", "dp-1"], {}, gang="moe")
@@ -207,3 +190,20 @@ def test_a_restart_of_a_rank_is_one_of_all_of_them():
     assert "it steps together with dp-1: restart all of them, or none" in [
         each.text for each in incident.evidence_against
     ]
+
+
+def test_that_others_wait_for_it_advises_no_restart():
+    """The network between may be broken."""
+    site = pair(prefill=hangs)
+    assert [each[3] for each in site.told()["prefill"]] == [False]
+    assert "decode waits for KV from it" in site.watches["prefill"].incidents[0].summary
+
+
+def test_ranks_that_go_down_together_are_related():
+    """A rank that dies takes the others with it."""
+    site = Site(["dp-0", "dp-1"], {}, gang="moe")
+    for second in range(0, 120, 5):
+        for name in site.watches:
+            site.look(name, seen(second) if second < 60 else silent(second, "refused"))
+    (first,), (second,) = site.watches["dp-0"].incidents, site.watches["dp-1"].incidents
+    assert (first.id in second.related, second.id in first.related) == (True, True)

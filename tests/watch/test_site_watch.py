@@ -5,7 +5,7 @@ from dataclasses import replace
 from tests.detectors.looks import engine, seen, silent
 from tests.told import said
 from tests.watch.hosted import core, gpu, opened
-from vllm_watch.watch.host_watch import SiteWatch, host_of
+from vllm_watch.watch.host_watch import SiteWatch
 from vllm_watch.watch.watch import Watch
 
 ONE, OTHER, ELSEWHERE = "http://gpu-1:8000", "http://gpu-1:8001", "http://gpu-2:8000"
@@ -48,22 +48,6 @@ def test_a_crash_is_linked_with_what_its_host_has():
     assert (fault, down) == (("host:gpu-1", "gpu_fault", "page"), (ONE, "engine_down", "ticket"))
 
 
-def test_looks_that_carry_no_gpus_judge_none():
-    """A recording made elsewhere."""
-    site = SiteWatch()
-    looks(site, 0, None, ONE)
-    assert site.hosts["gpu-1"].export_state() is None
-
-
-def test_who_makes_the_watch_gives_the_target_its_name():
-    """A configuration may know it under another one than its address."""
-    site = SiteWatch(lambda url: Watch({ONE: "chat"}[url]))
-    looks(site, 0, (gpu(0),), ONE)
-    for second in (5, 10):
-        told = looks(site, second, (gpu(0, lost=True),), ONE)
-        assert [e["concerns"] for e in told] == ([["chat"]] if second == 5 else [])
-
-
 def test_a_detector_that_broke_is_named_whosever_it_is():
     class Breaks:
         def update(self, view):
@@ -74,8 +58,3 @@ def test_a_detector_that_broke_is_named_whosever_it_is():
     site.hosts["gpu-1"]._detectors["gpu_fault"] = Breaks()
     looks(site, 5, (gpu(0),), ONE)
     assert site.failures == dict.fromkeys(("bad", "gpu_fault"), "ValueError: no")
-
-
-def test_the_host_of_an_address():
-    """A target that is no URL is a host of its own."""
-    assert [host_of(each) for each in (ONE, ELSEWHERE, "chat")] == ["gpu-1", "gpu-2", "chat"]

@@ -13,7 +13,6 @@ from vllm_watch.detectors.base import Verdict
 from vllm_watch.incidents.verdicts import RestartNews
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
-from vllm_watch.settings.stages import SignalsSettings
 from vllm_watch.watch.watch import Watch
 
 UNKNOWN_SERVER = ServerSample()
@@ -64,46 +63,17 @@ def states(*observations):
             [seen(0, 1.0), silent(5, "read_timeout")],
             ["idle", "unknown"],
         ),  # one look may meet a busy server
-        (
-            [seen(0, 1.0), silent(5, "read_timeout"), silent(10, "read_timeout")],
-            ["idle", "unknown", "down"],
-        ),
+        ([seen(0, 1.0), silent(5, "read_timeout"), silent(10, "read_timeout")], ["idle", "unknown", "down"]),
         ([seen(0, 1.0), silent(5, "read_timeout"), seen(10, 2.0)], ["idle", "unknown", "serving"]),
         ([seen(0, 1.0), silent(5, "garbled")], ["idle", "unknown"]),
         ([seen(0, 1.0), silent(5, "dns")], ["idle", "unknown"]),
         ([seen(0, 1.0), silent(5, "http", status=500)], ["idle", "unknown"]),
-        (
-            [seen(0, 1.0), silent(5, "http", status=500, health=Call(outcome="http", status=503))],
-            ["idle", "down"],
-        ),
+        ([seen(0, 1.0), silent(5, "http", status=500, health=Call(outcome="http", status=503))], ["idle", "down"]),
     ],
-)
+)  # fmt: skip
 def test_a_silent_target(observations, expected):
     """What silence means depends on how it came and on what was there before."""
     assert states(*observations) == expected
-
-
-def test_of_a_silent_engine_nothing_is_known_but_what_was_counted():
-    """No gauge and no rate outlives the look that brought it; restarts and last progress stay."""
-    signals = follow(
-        seen(0, 100.0, requests_running=3.0), seen(5, 200.0, requests_running=3.0), silent(10)
-    )
-    engine = signals.engines["0"]
-
-    assert (engine.state, engine.model_name, engine.requests_running) == ("down", "m", None)
-    assert engine.generation_tokens_per_second is None
-    assert engine.last_progress_timestamp_seconds == 5
-    assert (signals.up, signals.why_not, signals.last_success_timestamp_seconds) == (
-        False,
-        "said refused",
-        5,
-    )
-
-
-def test_after_a_silence_rates_bridge_it():
-    """A counter that went on through a missed scrape was counting all along."""
-    signals = follow(seen(0, 100.0), silent(5, "read_timeout"), seen(10, 300.0))
-    assert signals.engines["0"].generation_tokens_per_second == 20.0
 
 
 def test_a_clock_step_breaks_the_rates_and_nothing_else():
@@ -121,20 +91,6 @@ def test_an_observation_that_comes_late_is_left_out():
     signals = follow(seen(0, 100.0), seen(10, 300.0), seen(5, 200.0), seen(15, 400.0))
     assert signals.engines["0"].restarts == 0
     assert signals.engines["0"].generation_tokens_per_second == 20.0
-
-
-def test_the_same_observation_twice_counts_once():
-    """A repeated line changes neither rates nor time."""
-    twice = seen(5, 200.0, monotonic_s=5.0)
-    signals = follow(
-        seen(0, 100.0, monotonic_s=0.0), twice, twice, seen(10, 300.0, monotonic_s=10.0)
-    )
-    assert signals.engines["0"].generation_tokens_per_second == 20.0
-
-
-def test_engines_that_go_are_gone():
-    """After a scale-down only the engines that are there are shown."""
-    assert list(follow(seen(0, 1.0, engines=3), seen(5, 2.0, engines=1)).engines) == ["0"]
 
 
 def test_an_answer_without_a_series_does_not_forget_the_engines():
@@ -169,31 +125,6 @@ def test_the_worst_engine_speaks_for_the_target():
     assert signals.state_text.startswith("1 of 2 engines; engine 1: ")
 
 
-def test_of_healthy_engines_the_sums_are_said():
-    """Beside a row's totals the numbers of one engine would not fit."""
-    step = EngineSample(
-        engine="0", generation_tokens=1.0, requests_running=2.0, requests_waiting=1.0
-    )
-    quiet = replace(step, engine="1", requests_running=0.0, requests_waiting=0.0)
-    engines = [replace(step, generation_tokens=1.0 + 100 * t) for t in range(3)]
-    looks = [
-        Observation(t=5 * t, target="x", scrape=Call(outcome="ok"), reading=Reading(vllm=True, engines=(engine, replace(quiet, engine="1"), replace(engine, engine="2"))))
-        for t, engine in enumerate(engines)
-    ]  # fmt: skip
-    signals = follow(*looks)
-    assert (signals.state, signals.state_text) == (
-        "serving",
-        "4 running, 2 waiting (3 engines)",
-    )
-
-
-def test_a_server_that_is_not_vllm_says_why():
-    """The state is unknown, and the reason is shown."""
-    reading = Reading(vllm=False, why_not="these are the metrics of SGLang, not of vLLM")
-    signals = follow(Observation(t=0, target="x", scrape=Call(outcome="ok"), reading=reading))
-    assert (signals.up, signals.state, signals.state_text) == (True, "unknown", reading.why_not)
-
-
 class Says:
     """A detector that says the same at every look, and keeps what it was shown."""
 
@@ -215,34 +146,6 @@ def judged(detector, *observations):
     watch = Watch("x", detectors={"it": detector})
     events = [event for each in observations for event in said(watch.observe(each))]
     return watch, events
-
-
-def test_a_detector_is_shown_every_look():
-    """With the window up to this look, or none where nothing was heard, and whether time was lost."""
-    says = Says()
-    judged(says, seen(0, 1.0), seen(5, 2.0), silent(10), seen(15, 3.0), seen(9000, 4.0))
-
-    assert [view.at_s for view in says.views] == [0, 5, 10, 15, 20]
-    assert [view.known for view in says.views] == [True, True, True, True, False]
-    newest = [
-        view.windows["0"].newest.generation_tokens if view.windows else None for view in says.views
-    ]
-    assert newest[2] is None
-    assert [view.observation.t for view in says.views] == [0, 5, 10, 15, 9000]
-    assert says.views[2].signals.state == "down"
-
-
-def test_a_finding_becomes_an_incident():
-    """Its event comes out of the look that saw it; it stands among the open ones until its end."""
-    found = Verdict(
-        state="firing", kind="engine_stalled", engine="0", cause="hang", severity="page"
-    )
-    watch, (event,) = judged(Says(found), seen(0, 1.0), seen(5, 1.0))
-    assert (event["event"], event["t"], event["target"]) == ("opened", 0, "x")
-    assert [incident.id for incident in watch.incidents] == [event["id"]]
-
-    (end,) = said(watch.close(60))
-    assert (end["event"], end["resolution"], watch.incidents) == ("resolved", "target_gone", ())
 
 
 @pytest.mark.parametrize(
@@ -324,34 +227,6 @@ def test_a_restart_of_ours_is_known_by_the_next_run_of_the_watcher(news):
     assert told[0].event == "opened"
 
 
-def test_what_happens_to_the_process_that_came_is_news_for_the_next_run_of_the_watcher():
-    """A restart under way excuses the process that it ends, and no other."""
-    watch = restarting(75)
-    for second in (75, 80, 85):
-        new = seen(second, second, server=ServerSample(process_start_time=77.0))
-        assert watch.observe(new, restart=RESTARTING) == []
-    watch = again(watch, 90)
-    told = [
-        e for second in range(90, 500, 5) for e in watch.observe(silent(second), restart=RESTARTING)
-    ]
-    assert told[0].incident.kind == "engine_down"
-
-
-def test_what_was_counted_stays_while_a_target_is_silent_and_grows_when_it_is_back():
-    """Across a restart that was not seen, too; left out where the configuration says so."""
-    looks = (seen(0.0, 100.0), seen(5.0, 150.0), silent(10.0), seen(15.0, 20.0))
-
-    def totals(settings):
-        watch, found = Watch("x", settings), []
-        for look in looks:
-            watch.observe(look)
-            found.append(watch.signals.engines["0"].totals.generation_tokens)
-        return found
-
-    assert totals(SignalsSettings()) == [0, 50, 50, 70]
-    assert totals(SignalsSettings(totals=False)) == [None] * 4
-
-
 def held(root):
     """How many objects it holds, at any depth."""
     seen_ids, open_ = {id(root)}, [root]
@@ -377,3 +252,25 @@ def test_a_server_that_tells_other_engines_at_each_look_fills_nothing():
             grown.append(held(watch))
     assert watch.failures == {}
     assert grown[1] < 1.02 * grown[0]
+
+
+def test_what_happens_to_the_process_that_came_is_news_for_the_next_run_of_the_watcher():
+    """A restart under way excuses the process that it ends, and no other."""
+    watch = restarting(75)
+    for second in (75, 80, 85):
+        new = seen(second, second, server=ServerSample(process_start_time=77.0))
+        assert watch.observe(new, restart=RESTARTING) == []
+    watch = again(watch, 90)
+    told = [
+        e for second in range(90, 500, 5) for e in watch.observe(silent(second), restart=RESTARTING)
+    ]
+    assert told[0].incident.kind == "engine_down"
+
+
+def test_the_same_observation_twice_counts_once():
+    """A repeated line changes neither rates nor time."""
+    twice = seen(5, 200.0, monotonic_s=5.0)
+    signals = follow(
+        seen(0, 100.0, monotonic_s=0.0), twice, twice, seen(10, 300.0, monotonic_s=10.0)
+    )
+    assert signals.engines["0"].generation_tokens_per_second == 20.0

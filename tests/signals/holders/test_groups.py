@@ -18,7 +18,6 @@ def ranks(gib, busy, **fields):
 
 
 GROUPS = {
-    "alike": (ranks((70, 70, 70, 69.5), (0.9,) * 4), []),
     "one lags at load": (
         ranks((12, 70, 69, 70), (0.0,) * 4),
         ["GPU 0 holds 12.0 GiB of its group, another 70.0 GiB: the ranks load at different speeds, or got unequal shares"],

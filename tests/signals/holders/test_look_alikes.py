@@ -42,13 +42,6 @@ DAEMON = (
     "--tensor-parallel-size",
     "2",
 )
-DAEMON_MODULE = (
-    "python3",
-    "-m",
-    "vllm.model_executor.model_loader.weight_cache.daemon",
-    "--model",
-    "m",
-)
 BORROWER = f"{SERVER} --load-format ipc_cache"
 SPAWNED = ("python3", "-c", "from multiprocessing.spawn import spawn_main; spawn_main()")
 
@@ -60,15 +53,12 @@ def preload(pid=7, command=DAEMON, **fields):
 
 LENDERS = {
     "vLLM's weight daemon": preload(),
-    "the same by its module": preload(command=DAEMON_MODULE),
     "as vLLM's next release may name it": preload(command=("vllm", "weight-cache-daemon", "--model", "m")),
     "a rank of it": preload(command=SPAWNED, ancestors=(" ".join(DAEMON), "bash")),
     "a rank of it with the title of a worker": preload(command=("VLLM::Worker_TP1",), ancestors=(" ".join(DAEMON),)),
     "stopped by a signal": preload(state="T"),
-    "stuck in the kernel": preload(state="D"),
     "its container was removed": preload(cgroup="/docker/0123456789abcdef (deleted)"),
     "NVIDIA's GPU Memory Service": preload(command=("python3", "-m", "gpu_memory_service", "--device", "0")),
-    "LMCache's server": preload(command=("python3", "-m", "lmcache.v1.multiprocess.server")),
     "Mooncake's store": preload(command=("/usr/bin/mooncake_client", "-v")),
 }  # fmt: skip
 
@@ -122,13 +112,7 @@ def test_a_shadow_engine_is_not_stale():
 
 HIDDEN = ProcessSample(pid=83699, used_bytes=20 * GIB)
 LOOK_ALIKES = {
-    "a healthy core in a container, whose parent is process 1": (
-        lambda s: gpu(core(ppid=1, cgroup=POD)), "vllm",
-    ),
-    "the same, known to be below its server": (
-        lambda s: gpu(core(ppid=1, cgroup=POD, ancestors=(SERVER,), left_behind=False)), "vllm",
-    ),
-    "an idle engine": (lambda s: gpu(works(core(), s, cpu=0.1)), "vllm"),
+    "a healthy core in a container, whose parent is process 1": (lambda s: gpu(core(ppid=1, cgroup=POD)), "vllm"),
     "a paused or sleeping engine": (lambda s: gpu(core(gib=1.6)), "vllm"),
     "a stopped engine": (lambda s: gpu(core(state="T")), "vllm"),
     "a loading engine in slow sleep": (lambda s: gpu(core(state="D", gib=1 + s / 1000)), "vllm"),
@@ -141,15 +125,10 @@ LOOK_ALIKES = {
     "its launcher died and other API servers go on asking it": (
         lambda s: gpu(core(ppid=9 if s < 60 else 1, sm_utilization_ratio=0.3 * (s % 100 == 0))), "vllm",
     ),
-    "started by a script, below a shell": (
-        lambda s: gpu(core(ancestors=("python3 batch.py", "bash", "systemd"), left_behind=False)), "vllm",
-    ),
     "below a service with a title of its own": (
         lambda s: gpu(core(ancestors=("inference-gateway: main", "systemd"), left_behind=False)), "vllm",
     ),
-    "a worker of Ray's": (
-        lambda s: gpu(process(5, "ray::RayWorkerWrapper", ancestors=("raylet", "bash"))), "vllm",
-    ),
+    "a worker of Ray's": (lambda s: gpu(process(5, "ray::RayWorkerWrapper", ancestors=("raylet", "bash"))), "vllm"),
     "a server that holds the memory itself": (
         lambda s: gpu(process(5, "python3", "-m", "vllm.entrypoints.openai.api_server")), "vllm",
     ),
@@ -157,42 +136,26 @@ LOOK_ALIKES = {
     "a kernel that computes now and then": (
         lambda s: gpu(kernel(sm_utilization_ratio=0.2 if s % 400 == 0 else 0.0)), "active",
     ),
-    "a kernel that loads data": (lambda s: gpu(works(kernel(), s, cpu=0.3)), "active"),
     "a kernel of which nothing can be read": (
         lambda s: gpu(kernel(cpu_seconds=None, sm_utilization_ratio=None), utilization_ratio=None), "unknown",
     ),
     "training between its steps": (training, "active"),
-    "a training rank that waits on the CPU": (
-        lambda s: gpu(works(process(7, "python3", "train.py", cgroup=SESSION), s, cpu=1)), "active",
-    ),
     "an idle service": (
         lambda s: gpu(process(7, "python", "embed.py", cgroup="/system.slice/embed.service")), "unknown",
     ),
     "an idle server in a user's session": (
         lambda s: gpu(process(7, "ollama", "runner", "--port", "41234", cgroup=SESSION)), "unknown",
     ),
-    "an idle process in somebody's container": (
-        lambda s: gpu(process(7, "python3", "x.py", cgroup="/docker/0123456789abcdef")), "unknown",
-    ),
-    "the desktop": (
-        lambda s: gpu(process(7, "/usr/lib/xorg/Xorg", ":0", type="graphics", cgroup=SESSION)), "active",
-    ),
-    "a program that draws": (
-        lambda s: gpu(process(7, "/usr/bin/blender", type="graphics", cgroup=SESSION)), "active",
-    ),
+    "the desktop": (lambda s: gpu(process(7, "/usr/lib/xorg/Xorg", ":0", type="graphics", cgroup=SESSION)), "active"),
     "the MPS server": (lambda s: gpu(process(7, "nvidia-cuda-mps-server")), "active"),
-    "in a debugger": (
-        lambda s: gpu(process(7, "python3", "train.py", state="t", cgroup=SESSION)), "unknown",
-    ),
+    "in a debugger": (lambda s: gpu(process(7, "python3", "train.py", state="t", cgroup=SESSION)), "unknown"),
     "slow sleep with work in between": (
         lambda s: gpu(works(process(7, "python3", "load.py", state="D"), s, cpu=0.05)), "active",
     ),
     "a process that takes and gives memory": (
         lambda s: gpu(process(7, "python3", "x.py", gib=4 + s // 600, cgroup=SESSION)), "active",
     ),
-    "ended threads, others at work": (
-        lambda s: gpu(works(process(7, "prog", state="Z"), s, cpu=0.5)), "active",
-    ),
+    "ended threads, others at work": (lambda s: gpu(works(process(7, "prog", state="Z"), s, cpu=0.5)), "active"),
     "a process group whose leader went, as a server's may": (
         lambda s: gpu(core(ancestors=(SERVER, "systemd"), left_behind=True)), "vllm",
     ),
@@ -244,22 +207,14 @@ def test_a_pid_that_was_given_again_has_nothing_of_its_predecessor():
 
 ACCOUNTS = {
     "what a driver and contexts take": lambda s: gpu(core(), extra_gib=0.9),
-    "the reserved part, with old drivers": lambda s: gpu(
-        core(), extra_gib=0.8, memory_reserved_bytes=None
-    ),
-    "a holder of unknown size": lambda s: gpu(
-        core(), replace(HIDDEN, used_bytes=None), memory_used_bytes=70 * GIB
-    ),
-    "other tenants, not shown to a container": lambda s: gpu(
-        core(cgroup=POD), extra_gib=40, processes_complete=False
-    ),
+    "a holder of unknown size": lambda s: gpu(core(), replace(HIDDEN, used_bytes=None), memory_used_bytes=70 * GIB),
+    "other tenants, not shown to a container": lambda s: gpu(core(cgroup=POD), extra_gib=40, processes_complete=False),
     "time-sliced pods, not shown": lambda s: gpu(core(cgroup=POD), extra_gib=s / 400),
     "nothing is listed at all": lambda s: gpu(extra_gib=40),
-    "no list": lambda s: replace(gpu(extra_gib=40), processes=None),
     "MPS": lambda s: gpu(core(mps=True), extra_gib=5),
     "a gap of a minute, while one loads": lambda s: gpu(core(), extra_gib=30 * (60 <= s < 150)),
     "a lost GPU": lambda s: gpu(lost=True, memory_used_bytes=None),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("at", ACCOUNTS.values(), ids=ACCOUNTS)

@@ -4,7 +4,6 @@ import pytest
 
 from tests.signals.holders.series import (
     GIB,
-    POD,
     SESSION,
     core,
     gpu,
@@ -16,7 +15,6 @@ from tests.signals.holders.series import (
     works,
 )
 from vllm_watch.signals.holders.judge import HolderJudge
-from vllm_watch.signals.holders.records import Limits
 
 ORPHAN = ("stale", "orphaned_worker")
 
@@ -93,7 +91,6 @@ def test_an_orphan_beside_its_successor_is_told_apart():
 DEAD = ("stale", "zombie_context")
 OTHERS = {
     "a zombie": (lambda s: gpu(process(7, "python3", "eval.py", state="Z")), 30, DEAD),
-    "a zombie without its command line": (lambda s: gpu(process(7, state="Z")), 30, DEAD),
     "a zombie on a GPU that is busy with something": (
         lambda s: gpu(
             process(7, "python3", state="Z", sm_utilization_ratio=None), utilization_ratio=0.9
@@ -102,28 +99,9 @@ OTHERS = {
         DEAD,
     ),
     "a process that the host no longer has": (lambda s: gpu(process(7, state="X")), 30, DEAD),
-    "a zombie of vLLM's": (lambda s: gpu(core(state="Z")), 30, DEAD),
-    "stuck in the kernel": (
-        lambda s: gpu(process(7, "python3", "eval.py", state="D")),
-        120,
-        DEAD,
-    ),
+    "stuck in the kernel": (lambda s: gpu(process(7, "python3", "eval.py", state="D")), 120, DEAD),
     "a kernel that nobody uses": (lambda s: gpu(kernel()), 1800, ("stale", "idle_notebook")),
-    "a kernel with a heartbeat": (
-        lambda s: gpu(works(kernel(), s, cpu=0.008)),
-        1800,
-        ("stale", "idle_notebook"),
-    ),
-    "a kernel of a hub's container": (
-        lambda s: gpu(kernel(cgroup=POD)),
-        1800,
-        ("stale", "idle_notebook"),
-    ),
-    "Colab's": (
-        lambda s: gpu(process(7, "python3", "-m", "colab_kernel_launcher")),
-        1800,
-        ("stale", "idle_notebook"),
-    ),
+    "a kernel with a heartbeat": (lambda s: gpu(works(kernel(), s, cpu=0.008)), 1800, ("stale", "idle_notebook")),
     "stopped with Ctrl-Z": (
         lambda s: gpu(process(7, "python3", "train.py", state="T", cgroup=SESSION)),
         600,
@@ -139,7 +117,7 @@ OTHERS = {
         60,
         ("stale", "container_gone"),
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("at", "patience", "expected"), OTHERS.values(), ids=OTHERS)
@@ -147,15 +125,6 @@ def test_stale_after_its_patience(at, patience, expected):
     """Not before, and within two polls after."""
     assert only(look_on(at, seconds=patience - 5))[0] != "stale"
     assert only(look_on(at, seconds=patience + 10)) == expected
-
-
-def test_a_clock_that_stands_still_or_sparse_looks_change_nothing():
-    """Looks five minutes apart: told at the second after its patience."""
-    assert only(look_on(lambda s: gpu(kernel()), seconds=2100, step=300)) == (
-        "stale",
-        "idle_notebook",
-    )
-    assert only(look_on(reparented(), seconds=300, step=60)) == ORPHAN
 
 
 def gap(seconds, **fields):
@@ -190,7 +159,6 @@ def test_what_was_not_listed_for_a_minute_is_another(away, expected):
 
 BESIDE = {  # who else is on a GPU that works → does it work for the kernel?
     "nobody": ((), "active"),
-    "a desktop": ((process(9, "Xorg", type="graphics", sm_utilization_ratio=None),), "active"),
     "a zombie": ((process(9, "python3", state="Z", sm_utilization_ratio=None),), "active"),
     "one that computes": ((process(9, "python3", "x.py", sm_utilization_ratio=None),), "stale"),
 }  # fmt: skip
@@ -201,11 +169,6 @@ def test_a_gpu_that_works_works_for_the_only_one_that_computes(others, verdict):
     """Where the driver does not say for whom."""
     at = lambda s: gpu(kernel(sm_utilization_ratio=None), *others, utilization_ratio=0.9)  # noqa: E731
     assert verdicts(look_on(at, seconds=1810))[kernel().pid][0] == verdict
-
-
-def test_how_long_is_long_can_be_said():
-    judge = HolderJudge(Limits(notebook_seconds=60.0))
-    assert only(look_on(lambda s: gpu(kernel()), seconds=60, judge=judge))[0] == "stale"
 
 
 def test_a_process_is_stopped_since_its_last_work_or_its_state_whichever_came_later():

@@ -22,18 +22,15 @@ def followed(now, *, before=None, passed=5.0, alone=False, busy=0.0):
 
 WORK = {  # (what the second look shows, how it is looked at) → (idle, GPU idle, worked, is work known)
     "nothing": ({}, {}, (5, 5, False, True)),
-    "an event loop": ({"cpu_seconds": 100.05}, {}, (5, 5, False, True)),
     "what prepares data": ({"cpu_seconds": 100.15}, {}, (0, 5, True, True)),
     "CPU time alone is read": (
         {"sm_utilization_ratio": None}, {"before": {"sm_utilization_ratio": None}}, (5, 5, False, True),
     ),
     "a loop that launches kernels": ({"cpu_seconds": 100.25}, {}, (0, 5, True, True)),
-    "the same CPU time over five minutes": ({"cpu_seconds": 100.25}, {"passed": 300.0}, (300, 300, False, True)),
     "a clock that stood still": ({"cpu_seconds": 101.0}, {"passed": 0.0}, (0, 0, False, True)),
     "a clock that stood still, and no GPU": (
         {"cpu_seconds": 101.0, "sm_utilization_ratio": None}, {"passed": 0.0}, (0, 0, False, False),
     ),
-    "half a second of CPU in one": ({"cpu_seconds": 100.5}, {"passed": 1.0}, (0, 1, True, True)),
     "GPU work": ({"sm_utilization_ratio": 0.1}, {}, (0, 0, True, True)),
     "none of the GPU's work": ({}, {"alone": True, "busy": 0.9}, (5, 5, False, True)),
     "a GPU that works for it alone": (UNREAD, {"before": UNREAD, "alone": True, "busy": 0.9}, (0, 0, True, True)),
@@ -41,13 +38,9 @@ WORK = {  # (what the second look shows, how it is looked at) → (idle, GPU idl
     "a GPU that works for one of several": (UNREAD, {"before": UNREAD, "busy": 0.9}, (5, 5, False, False)),
     "a GPU of which nothing is read": (UNREAD, {"before": UNREAD, "alone": True, "busy": None}, (5, 5, False, False)),
     "more memory": ({"used_bytes": 21 * GIB}, {}, (0, 5, True, True)),
-    "less memory": ({"used_bytes": 19 * GIB}, {}, (0, 5, True, True)),
     "memory that is not told any more": ({"used_bytes": None}, {}, (5, 5, False, True)),
-    "memory that was not told": ({"used_bytes": GIB}, {"before": {"used_bytes": None}}, (5, 5, False, True)),
-    "CPU time that is told now": ({"cpu_seconds": 100.0}, {"before": {"cpu_seconds": None}}, (5, 5, False, True)),
     "a gap": ({"cpu_seconds": None}, {"passed": 300.0}, (300, 300, False, True)),
     "a gap in which it may have worked": ({"cpu_seconds": None}, {"passed": 301.0}, (0, 0, False, True)),
-    "a gap in which its CPU rested": ({}, {"passed": 301.0}, (301, 301, False, True)),
 }  # fmt: skip
 
 
@@ -74,10 +67,8 @@ LIVES = {  # before, now → (since when in this state, when re-parented)
     "as it was": ({}, {}, (100, None)),
     "stopped": ({}, {"state": "T"}, (105, None)),
     "a state that is not read": ({}, {"state": None}, (100, None)),
-    "a state that was not read": ({"state": None}, {"state": "T"}, (100, None)),
     "its parent died": ({"ppid": 700}, {"ppid": 1}, (100, 105)),
     "its parent is not read": ({"ppid": 700}, {"ppid": None}, (100, None)),
-    "its parent was not read": ({"ppid": None}, {"ppid": 1}, (100, None)),
     "it died itself": ({"ppid": 700}, {"ppid": 1, "state": "Z"}, (105, None)),
     "its parent died, its state is not read": ({"ppid": 700}, {"ppid": 1, "state": None}, (100, 105)),
 }  # fmt: skip
@@ -106,7 +97,6 @@ def test_who_it_is_follows_its_title_and_outlives_it():
 KERNEL = {"name": "python3", "cmdline": ("python3", "-m", "ipykernel_launcher")}
 CORE = {"name": "VLLM::EngineCor", "cmdline": ("VLLM::EngineCore",)}
 NAMED = {  # what was told of it, what is told now → what it is
-    "both, now": ({}, CORE, "vllm_core"),
     "a command line alone": ({}, {"name": None, "cmdline": CORE["cmdline"]}, "vllm_core"),
     "a name alone": ({}, {"name": CORE["name"], "cmdline": None}, "vllm_core"),
     "the command line is not told any more": (KERNEL, {"name": "python3.11", "cmdline": None}, "notebook"),
@@ -123,11 +113,8 @@ def test_who_it_is_by_what_is_told(before, now, role):
 
 
 SAME = {  # before, now → the same process?
-    "nothing changed": ({}, {}, True),
     "a clock that was set by a second": ({}, {"create_time": process(7).create_time + 1.5}, True),
     "a start three seconds later": ({}, {"create_time": process(7).create_time + 3.0}, False),
-    "another start": ({}, {"create_time": process(7).create_time + 60.0}, False),
-    "an earlier start": ({}, {"create_time": process(7).create_time - 60.0}, False),
     "the same start, another unit": ({}, {"cgroup": POD, "cpu_seconds": 1.0}, True),
     "a start that was not read before": ({"create_time": None}, {"create_time": process(7).create_time}, True),
     "no start, another unit": ({"create_time": None}, {"cgroup": POD}, False),
@@ -136,9 +123,7 @@ SAME = {  # before, now → the same process?
     "no start, a user that is not read any more": ({"create_time": None}, {"uid": None}, True),
     "no start, a unit that was not read": ({"create_time": None, "cgroup": None}, {"cgroup": POD}, True),
     "no start, less CPU time": ({"create_time": None}, {"cpu_seconds": 99.0}, False),
-    "no start, more CPU time": ({"create_time": None}, {"cpu_seconds": 101.0}, True),
     "no start, no CPU time": ({"create_time": None}, {"cpu_seconds": None}, True),
-    "no start, CPU time that was not read": ({"create_time": None, "cpu_seconds": None}, {"cpu_seconds": 1.0}, True),
 }  # fmt: skip
 
 
@@ -154,7 +139,6 @@ UUID = "3f1c2a9e_1b2c_4d5e_8f90_a1b2c3d4e5f6"
 GROUPS = {
     # cgroup → in words, in a user's session, shown to be outside any container
     "/system.slice/vllm.service": ("vllm.service", False, True),
-    "/system.slice/system-vllm.slice/vllm@0.service": ("vllm@0.service", False, True),
     f"/system.slice/docker-{ID}.scope": ("container 0123456789ab", False, False),
     f"/docker/{ID}": ("container 0123456789ab", False, False),
     f"/machine.slice/libpod-{ID}.scope": ("container 0123456789ab", False, False),
@@ -172,7 +156,6 @@ GROUPS = {
         "container 0123456789ab", False, False),
     "/user.slice": ("a user's session", True, True),
     "/": (None, False, False),
-    "": (None, False, False),
     None: (None, False, False),
 }  # fmt: skip
 
