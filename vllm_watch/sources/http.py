@@ -150,7 +150,8 @@ class Session:
     ) -> Reply:
         reply = await connection.exchange(question, wanted)
         kept = connection.reusable and not self._closed and connection.is_fresh(KEPT_SECONDS)
-        if kept and not self._waiting:  # an idle connection would hold a permit that another call waits for
+        # While another call waits for a permit, an idle connection would hold it.
+        if kept and not self._waiting:
             connection.keep_idle(IDLE_SECONDS)
             self._idle.setdefault(to, []).append(connection)
         else:
