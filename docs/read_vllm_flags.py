@@ -123,10 +123,15 @@ def names_of(tree: Path) -> Iterator[str]:
     registries = ("model_executor/models/registry.py", "model_executor/models/__init__.py", "model_executor/model_loader.py")  # fmt: skip
     for module in parsed(tree, registries).values():
         for node in ast.walk(module):
-            target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)  # fmt: skip
-            name = getattr(target, "id", "")
-            if _MODELS.search(name) and not _NOT_MODELS.search(name) and isinstance(node.value, ast.Dict):  # fmt: skip
-                yield from (f"architecture:{each.value}" for each in node.value.keys if isinstance(each, ast.Constant))  # fmt: skip
+            if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(
+                node.value, ast.Dict
+            ):
+                continue
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            name = target.id if isinstance(target, ast.Name) else ""
+            if _MODELS.search(name) and not _NOT_MODELS.search(name):
+                keys = (each.value for each in node.value.keys if isinstance(each, ast.Constant))
+                yield from (f"architecture:{each}" for each in keys if isinstance(each, str))
 
 
 def pairs(tree: Path) -> bool:

@@ -10,7 +10,21 @@ from vllm_watch.samples.engine import Histogram
 from vllm_watch.samples.record import changed
 from vllm_watch.watch.watch import Watch
 
-BOUNDS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1e3, 2e3, 5e3, float("inf"))
+BOUNDS = (
+    1.0,
+    2.0,
+    5.0,
+    10.0,
+    20.0,
+    50.0,
+    100.0,
+    200.0,
+    500.0,
+    1000.0,
+    2000.0,
+    5000.0,
+    float("inf"),
+)
 
 
 def a_watch():
@@ -115,6 +129,17 @@ def test_answers_that_nobody_can_use_page(loads, cause, interval, known):
     assert server.told == []
 
 
+@pytest.mark.parametrize("rate", [0.05, 0.5, 50.0])
+@pytest.mark.parametrize(("loads", "cause"), ILL.values(), ids=ILL)
+def test_at_any_rate(loads, cause, rate):
+    """Down to three a minute."""
+    server = Server(interval=15.0)
+    usual = (Load(rate, "stop", 200), Load(rate / 8, "length", 1000))
+    server.run(7200, *usual)
+    server.run(300, *(Load(rate, each.reason, each.tokens) for each in loads))
+    assert server.told == [(cause, "page", False)]
+
+
 @pytest.mark.parametrize(("loads", "cause"), [(EMPTY, "empty_answers"), (ONE, "truncated_answers"), (CUT, "truncated_answers")])  # fmt: skip
 def test_what_is_plain_needs_no_past(loads, cause):
     """From the first look on: nobody wants an empty answer, nor a tenth of what was allowed."""
@@ -132,15 +157,25 @@ def test_empty_answers_without_a_past_are_a_ticket_where_it_is_not_known_what_wa
     assert server.told == []
 
 
+def test_answers_far_below_what_was_asked():
+    """Four tokens in place of a thousand, by `length`."""
+    server = Server()
+    server.run(1800, *CHAT)
+    server.run(120, *CUT)
+    assert server.told == [("truncated_answers", "page", False)]
+
+
 CLASSIFIES = Load(20.0, "length", 1, asked=1)
 HEALTHY = {
     "classification with max_tokens 1": [(CLASSIFIES,)],
     "... beside chat": [CHAT, (*CHAT, CLASSIFIES), (CLASSIFIES,), CHAT],
     "a benchmark that ignores the end": [(Load(5.0, "length", 256, asked=256),)],
+    "... at noon, with prompts of its own": [CHAT, (Load(5.0, "length", 256, asked=256, prompt=64),), CHAT],
     "... beside chat, with long answers": [CHAT, (*CHAT, Load(9.0, "length", 2000, asked=2000)), CHAT],
     "a client lowers max_tokens": [CHAT, (Load(2.0, "length", 100, asked=100),)],
     "probes alone at night": [CHAT, (Load(0.1, "length", 1, asked=1, prompt=3),), CHAT],
     "structured answers of two tokens": [CHAT, (Load(2.0, "stop", 2),), CHAT],
+    "shorter answers": [CHAT, (Load(4.0, "stop", 20),), CHAT],
     "clients that hang up at once": [CHAT, (*CHAT, Load(30.0, "abort", 1)), CHAT],
     "a pooling model": [(Load(9.0, "stop", 0),)],
     "nobody asks": [CHAT, (), CHAT],
@@ -170,6 +205,7 @@ CHOOSES = Load(10.0, "stop", 1)
 TICKETS = {
     "scoring, ten times as often": (CHAT, (Load(20.0, "length", 1),), "truncated_answers"),
     "scoring beside chat": (CHAT, (*CHAT, Load(40.0, "length", 1)), "truncated_answers"),
+    "a few scores at night": (CHAT, (Load(0.5, "length", 1),), "truncated_answers"),
     "choices, each one token": (CHAT, (CHOOSES,), "empty_answers"),
     "choices beside chat": (CHAT, (*CHAT, Load(40.0, "stop", 1)), "empty_answers"),
     "scoring goes on when chat has ended": ((*CHAT, SCORES), (SCORES,), None),
@@ -237,4 +273,11 @@ def test_a_night_without_requests_fades_nothing():
     server.run(12 * 3600)
     server.interval = 15.0
     server.run(120, *BABBLE)
+    assert server.told == [("endless_answers", "page", False)]
+
+
+def test_a_page_goes_on_for_as_long_as_it_is_so():
+    server = Server(interval=15.0)
+    server.run(1800, *CHAT)
+    server.run(3 * 3600, *BABBLE)
     assert server.told == [("endless_answers", "page", False)]

@@ -37,6 +37,7 @@ STORIES = {
     ),
     "one unanswered": (looks({65: NO}), None),
     "two in a row": (looks({65: NO, 80: NO}), 80),
+    "two in a row, a minute apart": (looks({65: NO, 130: NO}), 130),
     "at one look in 30 s": (looks({90: NO, 120: NO}, every=30), 120),
     "an answer between": (looks({65: NO, 80: ended("ok", 0.5), 140: NO}), None),
     "something was done between": (
@@ -48,6 +49,9 @@ STORIES = {
         None,
     ),
     "refused: a wrong key or name": (looks(dict.fromkeys(range(30, 300, 60), ended("refused", 5.0))), None),
+    "too busy, it says": (looks(dict.fromkeys(range(30, 300, 60), ended("busy", 5.0))), None),
+    "an error": (looks(dict.fromkeys(range(30, 300, 60), ended("failed", 5.0))), None),
+    "not reached": (looks(dict.fromkeys(range(30, 300, 60), ended("unreached", 5.0))), None),
     "errors between do not make it well": (looks({65: NO, 125: ended("failed"), 185: NO}), 185),
     "a recording that does not say how: slow is silent": (looks({65: unanswered(), 80: unanswered()}), 80),
     "... and quick is refused": (looks({65: unanswered(0.1), 80: unanswered(0.1), 95: unanswered(0.1)}), None),
@@ -60,8 +64,12 @@ STORIES = {
         [*looks({}, until=60), *[idle(s, running=4.0, waiting=50.0, canary=NO if s in (75, 90) else None) for s in range(60, 66, 5)]],
         None,
     ),
-    "no step counter: a whole prefill may stand before it": (looks({65: NO, 80: NO}, counted=False), 85),
-    "asleep": (looks({65: NO, 80: NO}, engine_sleep_state={"awake": 0.0, "weights_offloaded": 1.0}), None),
+    "no step counter: a whole prefill may stand before it": (
+        looks({65: NO, 80: NO}, counted=False), 85,
+    ),
+    "asleep": (
+        looks({65: NO, 80: NO}, engine_sleep_state={"awake": 0.0, "weights_offloaded": 1.0}), None,
+    ),
     "asked before it went to sleep, and awake again": (
         [*looks({65: NO}, until=70),
          *[idle(s, engine_sleep_state={"awake": 0.0, "weights_offloaded": 1.0}) for s in range(70, 100, 5)],
@@ -153,10 +161,13 @@ WANTED = {
         [idle(s, fds=50.0 + max(0, s - 100), canary=NO if s in (280, 295) else None) for s in range(0, 300, 5)],
         {"0": False},
     ),
+    "work": ([seen(s) for s in range(0, 60, 5)], {}),
     "a step a moment ago": ([*looks({}), idle(300, 1001)], {}),
+    "at first sight": ([idle(0)], {}),
     "asleep": (looks({}, engine_sleep_state=ASLEEP), {}),
     "paused": ([seen(s, engine(1000, running=0.0), paused=True) for s in range(0, 60, 5)], {}),
     "silent": ([*looks({}), silent(300, "read_timeout")], {}),
+    "gone": ([*looks({}), silent(300)], {}),
     "of two the idle one": ([pair(s, True, None) for s in range(0, 60, 5)], {"1": False}),
     "... though connections pile up": (
         [pair(s, True, None, fds=50.0 + s) for s in range(0, 60, 5)], {"1": False},

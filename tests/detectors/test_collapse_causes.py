@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 
 from vllm_watch.detectors.collapse_causes import (
+    Cause,
     Creep,
     Starvation,
     crowded,
     is_asked_for,
     of_starvation,
+    of_strange_load,
 )
 
 HELD = Starvation(
@@ -30,6 +32,9 @@ CAUSES = {  # what differs → cause, what speaks for it, what against, words of
     "... and long prompts came": (
         {"long_prompts_share": 0.4, "long_prompt_tokens": 30_000.0}, "kv_pinning",
         ["kv_unheld_ratio", "long_prompt_tokens"], [], "some have prompts of about 30000 tokens, which together fill 40% of the KV cache"),
+    "... and some prompts came": (
+        {"long_prompts_share": 0.39, "long_prompt_tokens": 30_000.0}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
+    "... and what long prompts took is not known": ({"long_prompts_share": None}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
     "they push each other out": (
         {"preempting": True}, "unknown", ["kv_unheld_ratio"], ["request_length_ratio"], "fill the KV cache themselves"),
     "all became long, and push each other out": (
@@ -47,12 +52,16 @@ CAUSES = {  # what differs → cause, what speaks for it, what against, words of
         THRASH | {"length_ratio": 2.4, "preempting": False}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
     "they thrash in what a loss has left": (
         THRASH | LOST, "kv_pinning", ["kv_unheld_ratio"], [], "90% of the KV cache belongs to no running request"),
+    "they thrash, and little is lost": (
+        THRASH | {"unheld": 0.4}, "preemption_thrash", ["request_length_ratio", "preemptions_per_request"], [], "0.50"),
     "half of what is in use is lost": ({"unheld": 0.5}, "kv_pinning", ["kv_unheld_ratio"], [], "it came at once"),
     "... of a cache that is half in use": (
         {"unheld": 0.26, "usage": 0.5}, "kv_pinning", ["kv_unheld_ratio"], [], "it came at once"),
     "less than half is lost": ({"unheld": 0.48}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
     "lost bit by bit": (LEAKED, "unknown", ["kv_unheld_ratio"], ["prefill"], "came within 60 s"),
     "... for sure": (LEAKED | {"unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "came within 60 s"),
+    "... over four minutes": (
+        LEAKED | {"unheld_rise_seconds": 240.0}, "kv_leak", ["kv_unheld_ratio"], [], "came within 4 min"),
     "... within twenty seconds": (
         LEAKED | {"unheld_rise_seconds": 20.0, "unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "came within 20 s"),
     "... within seconds": (LEAKED | {"unheld_rise_seconds": 19.0}, "kv_pinning", ["kv_unheld_ratio"], [], "at once"),
@@ -67,6 +76,10 @@ CAUSES = {  # what differs → cause, what speaks for it, what against, words of
     "... and it came slowly": (
         {"unheld": None, "unexplained": 0.6, "rise_seconds": 240.0}, "kv_leak", ["kv_unexplained_ratio"], [],
         "it built up over 4 min"),
+    "... and it came within minutes": (
+        {"unheld": None, "unexplained": 0.6, "rise_seconds": 239.0}, "kv_pinning", ["kv_unexplained_ratio"], [], "at once"),
+    "... and they thrash": (
+        THRASH | {"unheld": None}, "preemption_thrash", ["request_length_ratio", "preemptions_per_request"], [], "0.50"),
 }  # fmt: skip
 
 
@@ -79,6 +92,21 @@ def test_why_pages_lack(facts, cause, pro, contra, words):
     assert words in found.evidence_for[-1].text
 
 
+def test_the_numbers_of_each_cause_say_what_would_be_normal():
+    """Requests as long as ever, and no page that nobody holds."""
+    normal = {"request_length_ratio": 1.0, "kv_unheld_ratio": 0.0, "kv_unexplained_ratio": 0.0}
+    for facts, *_ in CAUSES.values():
+        found = of_starvation(replace(HELD, **facts))
+        for each in found.evidence_for:
+            assert each.expected == normal.get(each.name)
+
+
+@pytest.mark.parametrize(("unheld", "told"), [(-0.05, 0.0), (0.0, 0.0), (0.12, 0.12)])
+def test_no_less_than_nothing_is_held_by_nobody(unheld, told):
+    """The books are a little off; a share below zero is not shown."""
+    assert of_starvation(replace(HELD, unheld=unheld)).evidence_for[0].value == told
+
+
 @pytest.mark.parametrize(
     ("share", "asked"), [(None, False), (0.09, False), (0.1, True), (0.5, True)]
 )
@@ -86,12 +114,22 @@ def test_from_which_share_on_long_prompts_are_why(share, asked):
     assert is_asked_for(replace(HELD, long_prompts_share=share)) == asked
 
 
+def test_a_load_that_was_never_met_is_said_beside_what_was_found():
+    """The cause becomes unknown, and no evidence is lost."""
+    found = of_starvation(replace(HELD, preempting=True))
+    strange = of_strange_load(Cause("slow_engine", found.evidence_for, found.evidence_against))
+    assert (strange.name, strange.evidence_for) == ("unknown", found.evidence_for)
+    assert [each.name for each in strange.evidence_against] == ["request_length_ratio", "load"]
+
+
 RISES = {  # second by second what nobody explains; what it is now → seconds from a quarter to three quarters of it
     "evenly": ([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], 0.8, 80.0),
+    "at once": ([0.0, 0.0, 0.0, 0.8], 0.8, 0.0),
     "it was always there": ([0.8, 0.8, 0.8], 0.8, None),
     "in two steps": ([0.0, 0.4, 0.4, 0.4, 0.8], 0.8, 60.0),
     "it came, went and came again": ([0.0, 0.8, 0.1, 0.8], 0.8, 0.0),
     "less than usual": ([0.0, -0.2], -0.4, 0.0),
+    "nothing was seen": ([], 0.8, None),
 }
 
 
@@ -129,10 +167,20 @@ def test_what_nobody_explains_is_kept_three_times_a_minute_for_an_hour():
             60.0,
             "6 requests run with 90% of the KV cache in use; that many usually use about 9%",
         ),
+        (
+            60.0,
+            9.0,
+            "60 requests run with 90% of the KV cache in use; that many usually use about 100%",
+        ),
         (1.0, 30.0, "1 request runs with 90% of the KV cache in use; one usually uses about 3%"),
         (6.0, None, "6 requests run with 90% of the KV cache in use"),
+        (0.0, 0.0, "0 requests run with 90% of the KV cache in use"),
     ],
 )
 def test_how_full_the_cache_is_with_so_few(running, expected, words):
     """Beside what so many requests usually use, where that is known."""
-    assert crowded(running, 0.9, expected).text == words
+    said = crowded(running, 0.9, expected)
+    assert said.text == words
+    assert said.expected == (
+        None if not expected else pytest.approx(min(1.0, 0.9 * running / expected))
+    )

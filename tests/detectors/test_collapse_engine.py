@@ -1,6 +1,7 @@
 """What is said of an engine that lost against its past: the cause, how urgent it is, and for how long."""
 
 import json
+from dataclasses import replace
 from math import log
 
 import pytest
@@ -20,9 +21,30 @@ from tests.detectors.scripted_past import (
     said,
     well,
 )
+from vllm_watch.detectors.collapse_engine import EngineJudge
 from vllm_watch.samples.gpu import ProcessSample
 
 LOWERED = (gpu(utilization_ratio=0.9, sm_clock_hz=5e8, sm_clock_max_hz=1.4e9),)
+
+
+def test_a_judge_that_has_seen_nothing_says_and_keeps_nothing():
+    """No cause, no urgency and no advice come from before the first look."""
+    judge = EngineJudge("0")
+    kept = judge.export_state()
+    assert (judge.verdict.state, judge.verdict.engine, judge.compared) == ("unknown", "0", False)
+    assert {name: kept[name] for name in kept if isinstance(kept[name], bool)} == dict.fromkeys(
+        ("starving", "queue_grew", "asked_for", "urgent", "restart"), False
+    )
+    assert (kept["quiet_ratio"], kept["starved_seconds"], kept["waiting_first"]) == (0.0, 0.0, 0.0)
+
+
+def test_the_step_time_that_is_told_is_smoothed_over_the_last_blocks():
+    """One block is a third of it; a block that could not be compared changes nothing."""
+    judged = well()
+    for ratio, smoothed in ((1.0, 0.3), (1.0, 0.51), (None, 0.51), (0.0, 0.357)):
+        judged.see(slow_log_ratio=ratio)
+        assert judged.judge.quiet_ratio == pytest.approx(smoothed)
+        assert judged.judge.compared == (ratio is not None)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +72,22 @@ def test_a_single_normal_block_may_be_luck(load):
     assert judged.see(5, **load).present
 
 
+def test_the_first_normal_block_of_a_new_run_may_be_luck_as_well():
+    judged = well()
+    judged.see(30, **LOST)
+    after = kept_on(judged)
+    assert after.see(5, **drained(LOST)).present
+    assert not after.see(5, **drained(LOST)).present
+
+
+def kept_on(judged):
+    """The next run of the watcher, which goes on with what this one kept."""
+    after = Judged()
+    after.at_s, after.past.throughput = judged.at_s, judged.past.throughput
+    after.judge.restore(json.loads(json.dumps(judged.kept)), 5.0)
+    return after
+
+
 OTHERWISE = {
     "causes": {"slow": "thermal_throttle", "cache": "kv_leak"}, "capacity_tokens": 5.0, "rise_seconds": 6.0, "unheld_rise_seconds": 7.0, "starving": True,
     "starving_since_s": 8.0, "quiet_ratio": 0.9, "pids": [3], "clocks": {"GPU-0": 0.5}, "waiting_first": 10.0,
@@ -68,6 +106,18 @@ def test_all_that_is_kept_is_known_again():
     after.judge.restore(kept, 5.0)
     assert json.loads(json.dumps(after.kept)) == kept
     assert after.past.restored == (kept["baseline"], 5.0)
+
+
+def test_what_an_older_version_kept_is_enough():
+    """It had not counted waits and said neither who asked for the pages nor how urgent it was."""
+    judged = well()
+    judged.see(50, **SLOW)
+    newer = ("waits", "bar", "asked_for", "starved_seconds", "urgent", "clocks")
+    judge = Judged().judge
+    judge.restore({name: each for name, each in judged.kept.items() if name not in newer}, 5.0)
+    again = judge.export_state()
+    assert (again["asked_for"], again["starved_seconds"], again["urgent"]) == (False, 0.0, False)
+    assert again["pages"] == judged.kept["pages"]
 
 
 def test_another_life_of_the_engine_begins_with_nothing():
@@ -112,6 +162,27 @@ def test_between_two_blocks_what_was_said_still_holds():
     assert judged.look().state == "unknown"
 
 
+WAITS = {  # of the time: when well, when slow → cause
+    "it waits as long as ever": (0.6, 0.6, "slow_engine"),
+    "it waits far longer": (0.05, 0.6, "neighbour_contention"),
+    "it waits a little longer": (0.05, 0.3, "unknown"),
+    "its processes are not seen": (None, None, "slow_engine"),
+}
+
+
+@pytest.mark.parametrize(("usual", "waits", "cause"), WAITS.values(), ids=WAITS)
+@pytest.mark.parametrize("again", [False, True], ids=["one run", "the next run"])
+def test_steps_are_slow_for_want_of_a_cpu(usual, waits, cause, again):
+    """What is usual is learnt while the engine is well, and known in the next run of the watcher."""
+    judged = Judged()
+    judged.see(300, waits=usual)
+    judged = kept_on(judged) if again else judged
+    judged.see(5, waits=usual)
+    longer = {"gpus": CALM, "waits": waits, "step_seconds": 0.06, "steps": 83.0}
+    judged.see(120, **longer, slow_level=0.3, slow_log_ratio=1.1)
+    assert judged.see(5, **longer, **SLOW).cause == cause
+
+
 def test_steps_that_stay_slow_when_the_neighbour_has_gone_have_another_cause():
     """Said after a while, in which the waits that were smoothed have faded."""
     judged = Judged()
@@ -140,6 +211,7 @@ def test_who_lacks_pages_is_not_slow_for_that(load, gpus, cause, first):
 
 
 STEPS = {  # what is seen after half a minute of slow steps → cause then
+    "all as before": (CALM, SLOW, "slow_engine"),
     "the GPU became hot": (HOT, SLOW, "thermal_throttle"),
     "the GPU became hot while the alarm drains": (HOT, drained(SLOW), "slow_engine"),
     "somebody lowered the clock": (LOWERED, SLOW, "unknown"),
@@ -172,6 +244,15 @@ def test_a_look_at_an_idle_moment_of_the_gpu_takes_no_excuse_back():
     assert excused.cause == "unknown"
     assert evidence(excused, "sm_clock_ratio").value == 0.36
     assert judged.see(5, gpus=HOT, **SLOW).cause == "thermal_throttle"
+
+
+def test_a_load_that_was_never_met_is_unknown_until_it_is_sure():
+    judged = well()
+    strange = judged.see(5, gpus=CALM, **SLOW, sure=False)
+    assert (strange.cause, strange.evidence_against[-1].name) == ("unknown", "load")
+    assert judged.see(5, gpus=CALM, **SLOW).cause == "slow_engine"
+    hot = well().see(5, gpus=HOT, **SLOW, sure=False)
+    assert (hot.cause, hot.evidence_against) == ("thermal_throttle", ())
 
 
 def test_steps_that_are_quick_again_speak_against_it():
@@ -245,6 +326,32 @@ def test_a_trouble_takes_nothing_from_the_one_before_it(first, then, family):
     assert told.evidence_for[0].name == alone.evidence_for[0].name
 
 
+def test_requests_that_come_back_after_lost_pages_are_no_slowness():
+    """At a load that the engine never met; only steps that are slow for sure are another trouble."""
+    judged = well()
+    judged.see(60, gpus=CALM, **LOST)
+    back = judged.see(10, gpus=CALM, **drained(LOST) | SLOW, sure=False)
+    assert (back.family, back.present) == ("cache", False)
+
+
+def process(pid, created, used=30):
+    name = "VLLM::EngineCore"
+    return ProcessSample(
+        pid=pid, type="compute", name=name, cmdline=(name,), ppid=pid - 1, used_bytes=used << 30,
+        create_time=created, sm_utilization_ratio=0.5 if pid == 20 else None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("start", "cause"), [(990.0, "neighbour_contention"), (1990.0, "unknown")])
+def test_the_engine_on_a_shared_gpu_is_the_one_that_began_after_its_server(start, cause):
+    """Of two vLLM the other one is the neighbour, however much memory it holds."""
+    gpus = (gpu(processes=(process(10, 1000.0), process(20, 2000.0, used=40))),)
+    judged = well()
+    judged.sample = replace(judged.sample, process_start_time=start)
+    judged.see(10, gpus=gpus)
+    assert judged.see(5, gpus=gpus, **SLOW).cause == cause
+
+
 BESIDE = (gpu(processes=(ProcessSample(pid=7, type="compute", name="python"),)),)
 
 
@@ -270,6 +377,7 @@ def test_who_was_there_while_the_engine_was_well(gpus, load, pids):
 HABIT = {
     "well": ({}, 0.0, True),
     "doubtful": ({"slow_level": 0.1}, 0.0, False),
+    "starving": ({"starved_level": 0.1}, 0.0, False),
     "drifting": ({}, 0.1, False),
     "hardly drifting": ({}, 0.09, True),
 }
@@ -298,9 +406,19 @@ def test_a_small_loss_that_lasts_is_a_ticket_at_loads_that_are_known(familiar):
     assert verdict.measure == slow.value
 
 
-def test_requests_that_come_back_after_lost_pages_are_no_slowness():
-    """At a load that the engine never met; only steps that are slow for sure are another trouble."""
-    judged = well()
-    judged.see(60, gpus=CALM, **LOST)
-    back = judged.see(10, gpus=CALM, **drained(LOST) | SLOW, sure=False)
-    assert (back.family, back.present) == ("cache", False)
+def test_requests_that_get_no_token_are_told():
+    """Twenty more run for ten minutes, and as many tokens come as ever."""
+    verdict = well(1200).see(660, running=60.0)
+    assert (verdict.state, verdict.severity, verdict.measure) == ("firing", "ticket", 20.0)
+    assert "20 of 60 running requests" in verdict.summary
+
+
+def test_the_usual_work_that_takes_a_multiple_of_the_requests_is_a_ticket():
+    """Each step takes five times as long, at a load of which nobody can say that it is slow."""
+    verdict = well(1800).see(
+        1200, running=160.0, kv_usage=0.9, step_seconds=0.1, steps=50.0, prompts=50.0
+    )
+    assert said(verdict) == ("firing", "slow_engine", "ticket", False)
+    assert verdict.measure == pytest.approx(5.0, rel=0.1)
+    assert (verdict.present, verdict.since_seconds) == (True, 0.0)
+    assert [each.name for each in verdict.evidence_for] == ["step_time_ratio"]

@@ -5,10 +5,13 @@ from dataclasses import replace
 import pytest
 
 from tests.detectors.scripted_past import (
+    CALM,
     CHUNKED,
     HELD,
+    HOT,
     LONG_PROMPT,
     LOST,
+    SLOW,
     STARVED,
     Judged,
     drained,
@@ -34,8 +37,10 @@ PAGES = {  # load, seconds of it → cause, severity, restart
     "a part is lost": (HELD | {"tokens_in_flight": 9600.0}, 60, "kv_pinning", "page", False),
     "held by long prompts": (LONG_PROMPT, 60, "kv_pinning", "ticket", False),
     "held by prompts computed in chunks": (CHUNKED, 60, "kv_pinning", "ticket", False),
+    "... until the time is up": (CHUNKED, 115, "kv_pinning", "ticket", False),
     "... and longer": (CHUNKED, 120, "kv_pinning", "page", False),
     "all became long and push each other out": (THRASH, 60, "preemption_thrash", "ticket", False),
+    "... for long": (THRASH, 240, "preemption_thrash", "ticket", False),
 }  # fmt: skip
 
 
@@ -98,6 +103,14 @@ def test_a_bunch_of_long_prompts_is_given_time_once():
     judged.see(5)
     assert judged.see(60, **CHUNKED).severity == "ticket"
     judged.see(5)
+    assert judged.see(5, **HELD).severity == "page"
+
+
+def test_lost_pages_end_what_long_prompts_explained():
+    """They came, and then most of the cache is nobody's: a page at once, also once it is held again."""
+    judged = well()
+    assert judged.see(30, **CHUNKED).severity == "ticket"
+    assert judged.see(5, **LOST).severity == "page"
     assert judged.see(5, **HELD).severity == "page"
 
 
@@ -171,6 +184,23 @@ def test_a_leak_is_told_by_how_slowly_it_came_until_the_alarm_ends():
     assert said(judged.see(30, **LOST)) == ("firing", "kv_pinning", "page", True)
 
 
+def test_what_showed_the_cause_is_told_as_earlier_once_it_is_not_seen_any_more():
+    """While the queue drains, the pages are there again: 94 % held by nobody is no sight of now."""
+    judged = leaked(well())
+    verdict = judged.see(30, **LOST)
+    assert not any(each.text.startswith("earlier: ") for each in verdict.evidence_for)
+    verdict = judged.see(5, **LOST | {"kv_usage_end": 0.3, "kv_usage": 0.3})
+    assert verdict.cause == "kv_leak"
+    assert evidence(verdict, "kv_unheld_ratio").text.startswith("earlier: ")
+
+
+def test_a_leak_is_told_after_pages_that_were_lost_at_once():
+    judged = well()
+    assert judged.see(30, **LOST).cause == "kv_pinning"
+    judged.see(600)
+    assert leaked(judged).see(30, **LOST).cause == "kv_leak"
+
+
 def test_a_leak_pages_though_long_prompts_came():
     """A third of the cache is lost, less than what requests hold."""
     judged = well()
@@ -218,10 +248,58 @@ def test_who_pushes_each_other_out_is_told_once_enough_have_finished(long, sever
     assert judged.see(5, **THRASH | many).cause == "preemption_thrash"
 
 
+def test_an_unknown_cause_replaces_no_known_one():
+    """Requests that push each other out, of whom too few finish, say nothing against pages that few hold."""
+    judged = well()
+    judged.see(30, **HELD | {"finished": 0.0, "finished_tokens": 0.0})
+    assert judged.see(120, **MUTE).cause == "kv_pinning"
+
+
+def test_pages_are_lost_on_a_gpu_that_was_hot():
+    """Heat explains slow steps, not lost pages."""
+    judged = well()
+    judged.see(30, gpus=HOT, **SLOW)
+    assert judged.see(15, gpus=CALM, **LOST).cause == "kv_pinning"
+    assert judged.see(5, gpus=CALM, **LOST).cause == "kv_pinning"
+
+
+def test_those_that_finish_late_tell_whether_others_come_and_go():
+    """Requests from before the trouble finish first; after two of their lives whoever finishes is of its time."""
+    judged = well()
+    load = HELD | {"finished_tokens": 2400.0}
+    for seconds, told in ((15, False), (10, True)):
+        names = [each.name for each in judged.see(seconds, **load).evidence_for]
+        assert ("request_length_ratio" in names) == told
+    late = evidence(judged.see(5, **load), "request_length_ratio")
+    assert (late.value, late.expected) == (pytest.approx(1.2), 1.0)
+
+
+@pytest.mark.parametrize(
+    "load", [THRASH, HELD, HELD | {"finished": 0.0, "finished_tokens": 0.0}],
+    ids=["long ones finish", "usual ones finish", "none finish"],
+)  # fmt: skip
+def test_the_length_of_requests_says_nothing_where_the_usual_one_is_not_known(load):
+    judged = Judged()
+    judged.past.throughput.tokens = None
+    judged.see(300)
+    verdict = judged.see(60, **load)
+    assert verdict.cause in ("kv_pinning", "unknown")
+    named = (*verdict.evidence_for, *verdict.evidence_against)
+    assert [each.value for each in named if each.name == "request_length_ratio"] in ([], [None])
+
+
+def test_requests_are_said_to_be_long_by_how_much_longer_they_are():
+    verdict = well().see(60, **THRASH)
+    assert evidence(verdict, "request_length_ratio").value == pytest.approx(3.0)
+    assert evidence(verdict, "preemptions_per_request").value == pytest.approx(1.0)
+
+
 DONE = {  # share of the usual throughput → how bad, what is said
     "a fifth": (0.2, 5.0, "is at 20% of its usual throughput, with 60 requests waiting"),
     "nothing": (0.0, 1000.0, "is at 0% of its usual throughput, with 60 requests waiting"),
+    "not known": (None, 1000.0, "is at 0% of its usual throughput, with 60 requests waiting"),
     "nearly all": (0.99, 1.0 / 0.99, "is at 99% of its usual throughput, with 60 requests waiting"),
+    "all": (1.0, 1.0, "has its usual throughput again, with 60 requests waiting"),
     "more": (1.5, 1.0, "has its usual throughput again, with 60 requests waiting"),
 }
 
@@ -285,9 +363,16 @@ def test_usage_that_a_look_does_not_tell_is_no_end_of_a_starving_engine():
     assert "0% of the KV cache" in evidence(verdict, "kv_usage_ratio").text
 
 
-def test_lost_pages_end_what_long_prompts_explained():
-    """They came, and then most of the cache is nobody's: a page at once, also once it is held again."""
+def test_each_time_that_it_starves_is_timed_by_itself():
+    """Who waited first, and for how long pages were nobody's."""
     judged = well()
-    assert judged.see(30, **CHUNKED).severity == "ticket"
-    assert judged.see(5, **LOST).severity == "page"
-    assert judged.see(5, **HELD).severity == "page"
+    judged.see(30, **LOST)
+    judged.see(30)
+    judged.see(5, **LOST | {"waiting": 7.0})
+    kept = judged.kept
+    assert (kept["waiting_first"], kept["starving_since_s"]) == (7.0, judged.at_s)
+    assert (kept["unread_seconds"], kept["starved_seconds"], kept["finished"]) == (5.0, 5.0, [0.0] * 3)  # fmt: skip
+    judged.see(10, **LOST)
+    kept = judged.kept
+    assert (kept["waiting_first"], kept["starving_since_s"]) == (7.0, judged.at_s - 10.0)
+    assert kept["finished"][0] > 5.0

@@ -24,9 +24,11 @@ def core(pid, ppid, *, began=30.0, share=0.5, **fields):
 
 OWN = core(101, 100)
 PROCESSES = {
+    "its own core": ((OWN,), "slow_engine"),
     "two ranks of one server": ((OWN, core(102, 100)), "slow_engine"),
     "its core and a worker of it": ((OWN, core(103, 101)), "slow_engine"),
     "two in one service": ((core(101, 100, cgroup="/a"), core(205, 200, cgroup="/a")), "slow_engine"),
+    "names are all that is known": ((core(101, None), core(205, None)), "slow_engine"),
     "another server's core that came later": (
         (OWN, core(205, 200, began=90_000.0)), "neighbour_contention",
     ),
@@ -58,25 +60,35 @@ HOT = {"throttle_reasons": ("hw_thermal_slowdown",), "temperature_celsius": 92.0
 
 GPUS = {
     "no GPU is visible": (None, "slow_engine"),
-    "hot, and the clock is low": ((gpu(sm_clock_hz=3e8, sm_clock_max_hz=1.4e9, **HOT),), "thermal_throttle"),
+    "all is well with it": ((gpu(processes=(ENGINE,)),), "slow_engine"),
+    "hot, and the clock is low": (
+        (gpu(sm_clock_hz=3e8, sm_clock_max_hz=1.4e9, **HOT),), "thermal_throttle",
+    ),
     "hot, the clock is not known": ((gpu(**HOT),), "thermal_throttle"),
-    "hot, but at full clock": ((gpu(sm_clock_hz=1.4e9, sm_clock_max_hz=1.4e9, **HOT),), "slow_engine"),
+    "hot, but at full clock": (
+        (gpu(sm_clock_hz=1.4e9, sm_clock_max_hz=1.4e9, **HOT),), "slow_engine",
+    ),
+    "power cap at full clock is normal": (
+        (gpu(throttle_reasons=("sw_power_cap",), sm_clock_hz=1.3e9, sm_clock_max_hz=1.4e9),),
+        "slow_engine",
+    ),
     "power cap at the clock of a busy H100 is normal, too": (
         (gpu(throttle_reasons=("sw_power_cap",), sm_clock_hz=1.367e9, sm_clock_max_hz=1.98e9,
              utilization_ratio=1.0),),
         "slow_engine",
     ),
+    "power cap, the clock is not known": (
+        (gpu(throttle_reasons=("sw_power_cap",)),), "slow_engine",
+    ),
     "power cap at half the clock is not": (
         (gpu(throttle_reasons=("sw_power_cap",), sm_clock_hz=7e8, sm_clock_max_hz=1.4e9),),
         "thermal_throttle",
     ),
-    "power cap at full clock is normal": (
-        (gpu(throttle_reasons=("sw_power_cap",), sm_clock_hz=1.3e9, sm_clock_max_hz=1.4e9),), "slow_engine",
-    ),
-    "power cap, the clock is not known": ((gpu(throttle_reasons=("sw_power_cap",)),), "slow_engine"),
     "another process computes": ((gpu(processes=(ENGINE, TRAIN)),), "neighbour_contention"),
     "a desktop and an idle notebook": ((gpu(processes=(ENGINE, XORG, IDLE)),), "slow_engine"),
-    "a new process whose share is hidden": ((gpu(processes=(ENGINE, HIDDEN)),), "neighbour_contention"),
+    "a new process whose share is hidden": (
+        (gpu(processes=(ENGINE, HIDDEN)),), "neighbour_contention",
+    ),
     "the engine is the largest where none has its name": (
         (gpu(processes=(replace(TRAIN, used_bytes=70 << 30), IDLE)),), "slow_engine",
     ),
@@ -98,6 +110,18 @@ def test_a_process_that_was_there_before_is_not_the_cause():
     assert of_slow_steps(more, fresh, None).name == "neighbour_contention"
 
 
+def test_what_a_throttled_gpu_says():
+    """Its reasons, or the power cap, and how low the clock is."""
+    low = {"sm_clock_hz": 3e8, "sm_clock_max_hz": 1.4e9}
+    for reasons, said in (
+        (("sw_power_cap", "hw_slowdown", "hw_thermal_slowdown"), "hw_slowdown,hw_thermal_slowdown"),
+        (("sw_power_cap",), "sw_power_cap"),
+    ):
+        found = of_slow_steps((gpu(throttle_reasons=reasons, **low),), Fresh(), None)
+        assert (found.name, found.evidence_for[0].value) == ("thermal_throttle", said)
+        assert "SM clock 300 of 1400 MHz" in found.evidence_for[0].text
+
+
 def busy(mhz, *reasons, utilization=0.9):
     return gpu(
         sm_clock_hz=mhz * 1e6, sm_clock_max_hz=2e9, utilization_ratio=utilization,
@@ -106,13 +130,19 @@ def busy(mhz, *reasons, utilization=0.9):
 
 
 CLOCKS = {
+    "at its maximum": (busy(2000), busy(2000), "slow_engine"),
     "set low": (busy(2000), busy(500, "applications_clocks_setting"), "unknown"),
     "set low, and nothing says so": (busy(2000), busy(500), "unknown"),
     "as low as ever": (busy(500), busy(500), "slow_engine"),
     "an idle moment": (busy(2000), busy(200, "gpu_idle"), "slow_engine"),
     "a power cap, as ever": (busy(900, "sw_power_cap"), busy(900, "sw_power_cap"), "slow_engine"),
-    "... and a quarter lower": (busy(900, "sw_power_cap"), busy(670, "sw_power_cap"), "thermal_throttle"),
-}  # fmt: skip
+    "... and a quarter lower": (
+        busy(900, "sw_power_cap"),
+        busy(670, "sw_power_cap"),
+        "thermal_throttle",
+    ),
+    "heat": (busy(2000), busy(500, "hw_thermal_slowdown"), "thermal_throttle"),
+}
 
 
 @pytest.mark.parametrize(("fresh", "now", "cause"), CLOCKS.values(), ids=CLOCKS)
@@ -128,8 +158,16 @@ def test_a_few_looks_before_steps_are_found_to_be_long_do_not_make_it_usual():
     assert of_slow_steps((busy(500),), fresh, START).name == "unknown"
 
 
+def test_what_was_seen_when_fresh_is_kept():
+    fresh = Fresh.of((busy(1000),), Fresh())
+    kept = json.loads(json.dumps([sorted(fresh.pids), dict(fresh.clocks)]))
+    assert Fresh.restored(*kept) == fresh
+    with pytest.raises(stored.DAMAGE):
+        Fresh.restored([101], {"GPU-0": "fast"})
+
+
 FRESH = {"running": 40.0, "kv": 0.3}
-INTERVALS = [1.0, 5.0, 30.0]
+INTERVALS = [1.0, 5.0, 15.0, 30.0]
 
 
 class Host:
@@ -188,10 +226,18 @@ CAUSES = {
         0.01, 0.35, 2.0, "neighbour_contention", False,
     ),
     "three quarters of the time": (0.01, 0.75, 4.0, "neighbour_contention", False),
-    "some of it: then nothing is sure, and a restart is not advised": (0.01, 0.16, 2.0, "unknown", False),
+    "nine tenths slower, and it waits as much": (0.0, 0.45, 1.9, "neighbour_contention", False),
+    "some of it: then nothing is sure, and a restart is not advised": (
+        0.01, 0.16, 2.0, "unknown", False,
+    ),
     "it waits no more than ever": (0.01, 0.01, 2.0, "slow_engine", True),
-    "it waits a little more, as a slow engine's clients that pile up make it": (0.01, 0.05, 2.0, "slow_engine", True),
-    "a crowded host, as crowded as ever, and the engine is slow": (0.30, 0.30, 3.0, "slow_engine", True),
+    "never": (0.0, 0.0, 3.0, "slow_engine", True),
+    "it waits a little more, as a slow engine's clients that pile up make it": (
+        0.01, 0.05, 2.0, "slow_engine", True,
+    ),
+    "a crowded host, as crowded as ever, and the engine is slow": (
+        0.30, 0.30, 3.0, "slow_engine", True,
+    ),
 }  # fmt: skip
 
 
@@ -218,6 +264,26 @@ def test_a_look_that_comes_too_late_does_not_make_it_a_slow_engine():
     host.seen = False
     host.part(20, waits=0.5, slow=2.0)
     assert {each.cause for each in host.firing} == {"neighbour_contention"}
+
+
+def test_it_says_who_waited_how_long_and_how_long_before():
+    """In words, with what to do; and that it does not wait where it does not."""
+    host = Host().part(600, waits=0.01).part(120, waits=0.5, slow=2.0)
+    slow, waited, whose = host.verdict.evidence_for[:3]
+    assert slow.name == "step_time_ratio"
+    assert (round(waited.value, 2), round(waited.expected, 2)) == (0.5, 0.01)
+    assert waited.text == (
+        "VLLM::EngineCore (PID 77) waited for a CPU during 50% of its step time (1% after the start). "
+        "That explains 99% of the slowdown"
+    )
+    assert host.verdict.summary.endswith("; most of the delay is waiting for a CPU of its host")
+    assert whose.text.startswith("no CPU limit of its own is seen: other processes use the CPUs")
+
+    slow = Host().part(600, waits=0.01).part(120, waits=0.01, slow=2.0)
+    assert any(
+        "waited for a CPU during 1% of its step time" in text
+        for text in texts(slow.verdict.evidence_for)
+    )
 
 
 LIMITS = {
@@ -250,11 +316,3 @@ def test_heat_goes_first_and_a_neighbour_on_the_gpu_stands_beside():
     host = Host().part(600, waits=0.01)
     host.gpus = (gpu(processes=(ENGINE, TRAIN)),)
     assert host.part(120, waits=0.01, slow=2.0).verdict.cause == "neighbour_contention"
-
-
-def test_what_was_seen_when_fresh_is_kept():
-    fresh = Fresh.of((busy(1000),), Fresh())
-    kept = json.loads(json.dumps([sorted(fresh.pids), dict(fresh.clocks)]))
-    assert Fresh.restored(*kept) == fresh
-    with pytest.raises(stored.DAMAGE):
-        Fresh.restored([101], {"GPU-0": "fast"})

@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.lab.virtual import EPOCH, observe
 from tests.detectors.made_up_engine import Engine, view
+from vllm_watch.detectors.collapse_others import SIBLINGS_MAX
 from vllm_watch.detectors.throughput_collapse import Detector, Settings
 from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.stories import L40S, load
@@ -67,6 +68,13 @@ def test_an_idle_engine_is_compared_with_nobody():
         assert all(each.state != "firing" for each in seen)
 
 
+def test_one_of_many_is_compared_with_some_of_all_nodes():
+    """As many questions for each rank of 64 as for one of nine, and no look grows with their square."""
+    last = said(64, 1.5, until_s=900.0)[-1]
+    assert (last.state, last.cause) == ("firing", "slow_engine")
+    assert f"{SIBLINGS_MAX} sibling engines" in last.summary
+
+
 USUAL = {"running": 40.0, "kv": 0.1}  # 2,500 tokens per second
 
 
@@ -105,29 +113,21 @@ def test_what_is_no_sign_of_slow_steps(load):
     assert verdict_on_first(**load).state != "firing"
 
 
-def watched(script, seconds=1500, versions=(None,), every=5):
-    """[(second, incident)] of the open collapse at each scrape. `versions`: of vLLM, by process."""
-    vllm = SimulatedVllm("vllm", workload=load(Random(3)), config=L40S)
-    scene, watch, seen, started = Scene([vllm], None, script), Watch("vllm"), [], []
+def told(script, seconds=1500.0, seed=3, **server):
+    """[(second, kind, cause, severity, advised)] of what was active at each look, 5 s apart."""
+    vllm = SimulatedVllm("vllm", workload=load(Random(seed)), config=L40S, **server)
+    scene, watch, seen = Scene([vllm], None, script), Watch("vllm"), []
     scene.begin_at(EPOCH)
-    for second in range(0, seconds, every):
+    for second in range(0, int(seconds), 5):
         scene.advance(float(second))
-        looked = observe(vllm)
-        if looked.reading is not None and versions != (None,):
-            server = looked.reading.server
-            if server.process_start_time not in started:
-                started.append(server.process_start_time)
-            server = replace(server, version=versions[min(len(started), len(versions)) - 1])
-            looked = replace(looked, reading=replace(looked.reading, server=server))
-        watch.observe(looked)
-        seen += [(second, each) for each in watch.incidents if each.kind == "throughput_collapse"]
+        watch.observe(observe(vllm))
+        seen += [
+            (second, each.kind, each.cause, each.severity, each.restart_advised)
+            for each in watch.incidents
+            if each.phase == "active"
+        ]
     assert watch.failures == {}
-    return seen
-
-
-def told(script):
-    """[(second, incident)] of what was active."""
-    return [(second, each) for second, each in watched(script) if each.phase == "active"]
+    return [each for each in seen if each[1] == "throughput_collapse"]
 
 
 def restarted(then):
@@ -158,18 +158,18 @@ def test_slow_from_the_first_minute_of_a_new_process():
     begins, ends = found[0][0], found[-1][0]
     assert 940 < begins < 1060
     assert ends < 1210
-    said = {(each.cause, each.severity, each.restart_advised) for _, each in found}
-    assert said == {("slow_engine", "ticket", False)}
+    assert {each[2:] for each in found} == {("slow_engine", "ticket", False)}
 
 
 def test_far_too_slow_for_minutes_pages():
     """No flag and no other GPU of the fleet costs that much; a restart has just not helped, so none is advised."""
     found = told(restarted(lambda vllm: slow_at_once(vllm, 6.0, 500.0)))
-    paged = next(second for second, each in found if each.severity == "page")
-    assert found[0][1].severity == "ticket"
+    severities = [each[3] for each in found]
+    paged = found[severities.index("page")][0]
+    assert found[0][3] == "ticket"
     assert paged - found[0][0] >= 120
     assert paged < 1400
-    assert not any(each.restart_advised for _, each in found)
+    assert not any(each[4] for each in found)
 
 
 def well(vllm):
@@ -213,6 +213,26 @@ def test_a_server_that_does_not_answer_is_not_seen_to_be_slow():
     assert firing == {True: {True}, False: {False}}
 
 
+def watched(script, seconds, versions):
+    """[(second, incident)] of the open collapse at each scrape, 15 s apart. `versions`: of vLLM, by process."""
+    vllm = SimulatedVllm("vllm", workload=load(Random(3)), config=L40S)
+    scene, watch, seen, started = Scene([vllm], None, script), Watch("vllm"), [], []
+    scene.begin_at(EPOCH)
+    for second in range(0, seconds, 15):
+        scene.advance(float(second))
+        looked = observe(vllm)
+        if looked.reading is not None:
+            server = looked.reading.server
+            if server.process_start_time not in started:
+                started.append(server.process_start_time)
+            server = replace(server, version=versions[min(len(started), len(versions)) - 1])
+            looked = replace(looked, reading=replace(looked.reading, server=server))
+        watch.observe(looked)
+        seen += [(second, each) for each in watch.incidents if each.kind == "throughput_collapse"]
+    assert watch.failures == {}
+    return seen
+
+
 def slow_for_good(vllm):
     while True:
         vllm.fault("slow", factor=5.0)
@@ -221,19 +241,13 @@ def slow_for_good(vllm):
 
 def test_a_slower_release_stays_open_and_names_both_versions():
     """Hours do not make it healthy, and no restart helps."""
-    seen = watched(restarted(slow_for_good), 7200, ("0.23.0", "0.24.0"), 15)
+    seen = watched(restarted(slow_for_good), 7200, ("0.23.0", "0.24.0"))
     second, last = seen[-1]
     assert (second, last.phase, last.cause) == (7185, "active", "slow_release")
     assert {each.id for _, each in seen} == {last.id}
     assert "since vLLM 0.23.0 was replaced by 0.24.0" in last.summary
     assert not any(each.restart_advised for _, each in seen)
     assert last.severity == "page"
-
-
-def test_without_versions_it_is_the_engine():
-    _, last = watched(restarted(slow_for_good), 1800, every=15)[-1]
-    assert last.cause == "slow_engine"
-    assert "before the restart" in last.summary
 
 
 def test_the_next_process_of_a_slower_release_is_compared_with_the_faster_one():
@@ -248,6 +262,12 @@ def test_the_next_process_of_a_slower_release_is_compared_with_the_faster_one():
             yield 1.0
         yield from slow_for_good(vllm)
 
-    second, last = watched(restarted(then), 3600, ("0.23.0", "0.24.0"), 15)[-1]
+    second, last = watched(restarted(then), 3600, ("0.23.0", "0.24.0"))[-1]
     assert (second, last.cause) == (3585, "slow_release")
     assert "vLLM 0.23.0 was replaced by 0.24.0" in last.summary
+
+
+def test_without_versions_it_is_the_engine():
+    _, last = watched(restarted(slow_for_good), 1800, (None,))[-1]
+    assert last.cause == "slow_engine"
+    assert "before the restart" in last.summary

@@ -42,6 +42,15 @@ def test_the_usual_tokens_with_a_multiple_of_the_requests_are_told_for_as_long_a
     assert minutes(work, 1, BLOCK) is None, "whatever the mean of the last five minutes says"
 
 
+def test_what_was_found_holds_while_it_swings():
+    """Half a minute of less is no end of it; nor is it a beginning."""
+    lighter = replace(SLOW, running=45.0, kv_usage=0.054, step_seconds=0.017)
+    work = usual()
+    minutes(work, 20, SLOW)
+    assert minutes(work, 1, lighter) is not None
+    assert minutes(usual(), 20, lighter) is None
+
+
 def test_a_queue_that_is_worked_off_is_more_work():
     """After a pause the mean of five minutes is as usual, and what the last minute does is not."""
     work = usual()
@@ -66,12 +75,20 @@ OTHERS = {
     "more prompts": replace(SLOW, prompted=8800.0),
     "longer contexts": replace(SLOW, kv_usage=0.2),
     "more tokens per second": replace(SLOW, generated=8000.0),
+    "nothing is known of steps": replace(SLOW, step_seconds=None),
+    "nobody runs": replace(SLOW, running=0.0, generated=0.0),
 }
 
 
 @pytest.mark.parametrize("what", OTHERS)
 def test_what_is_no_sign_of_slow_steps(what):
     assert minutes(usual(), 20, OTHERS[what]) is None
+
+
+def test_it_is_not_said_before_the_usual_is_known():
+    work = OwnWork()
+    assert minutes(work, 9, BLOCK) is None
+    assert minutes(work, 30, SLOW) is None
 
 
 @pytest.mark.parametrize("lacking", [{"running": 0.0}, {"kv_usage": None}, {"kv_usage": 0.0}])
@@ -124,6 +141,12 @@ def test_one_good_minute_denies_that_they_are_stuck():
     stuck = stuck_minutes(stuck_minutes(Stuck(), 20, DECODING), 9, WITH_TWENTY)
     stuck_minutes(stuck, 1, DECODING)
     assert stuck_minutes(stuck, 9, WITH_TWENTY).found() is None
+
+
+def test_an_engine_that_makes_no_step_is_another_trouble():
+    stuck = stuck_minutes(stuck_minutes(Stuck(), 20, DECODING), 12, WITH_TWENTY)
+    stuck.add(replace(WITH_TWENTY, steps=0.0, generated=0.0))
+    assert stuck.found() is None
 
 
 ONE = {"running": 1.0, "kv": 0.004, "prompt": 0.0}

@@ -32,29 +32,59 @@ from vllm_watch.samples.observation import SCALING, ProcessState, Reading
 from vllm_watch.watch.watch import Watch
 
 STORIES = {
+    "up": (UP, None),
     "refused twice": ([*UP, *gone("refused", 60, 80)], (65, "crash", "page")),
-    "refused once, after /health said dead": ([*UP[:-1], seen(55, health=DEAD), silent(60)], (60, "crash", "page")),
-    "refused once, and a GPU has gone": ([seen(0, gpus=(gpu(),)), *UP[1:], silent(60, gpus=())], (60, "crash", "page")),
+    "refused once": ([*UP, silent(60), *[seen(s) for s in range(65, 100, 5)]], None),
+    "refused once, after /health said dead": (
+        [*UP[:-1], seen(55, health=DEAD), silent(60)],
+        (60, "crash", "page"),
+    ),
+    "refused once, and a GPU has gone": (
+        [seen(0, gpus=(gpu(),)), *UP[1:], silent(60, gpus=())],
+        (60, "crash", "page"),
+    ),
     "refused once, and its process has ended": (
         [*UP, silent(60, process=ProcessState(pid=7, alive=False))],
         (60, "crash", "page"),
     ),
-    "disconnected, then refused": ([*UP, silent(60, "disconnected"), silent(65)], (65, "crash", "page")),
+    "disconnected, then refused": (
+        [*UP, silent(60, "disconnected"), silent(65)],
+        (65, "crash", "page"),
+    ),
     "gone while nobody used it": ([*IDLE, *gone("refused", 60, 230)], (65, "crash", "ticket")),
-    "refused while its process lives, for half an hour": (
+    "refused while its process lives": (
+        [*UP, *gone("refused", 60, 900, process=ProcessState(pid=8, alive=True))],
+        None,
+    ),
+    "... for half an hour": (
         [*UP, *gone("refused", 60, 2000, process=ProcessState(pid=8, alive=True))],
         (1860, "crash", "page"),
     ),
-    "refused, and then something else answers there": ([*UP, silent(60), *gone("garbled", 65, 300)], None),
-    "never seen to answer for half an hour": (gone("refused", 0, 1900), (1800, "unknown", "ticket")),
+    "refused, and then something else answers there": (
+        [*UP, silent(60), *gone("garbled", 65, 300)],
+        None,
+    ),
+    "never seen to answer: it starts": (gone("refused", 0, 1800), None),
+    "never seen to answer for half an hour": (
+        gone("refused", 0, 1900),
+        (1800, "unknown", "ticket"),
+    ),
     "never seen to answer, and silent": (gone("read_timeout", 0, 300), None),
+    "no answer twice": ([*UP, *gone("read_timeout", 60, 70), seen(70)], None),
     "no answer three times": ([*UP, *gone("read_timeout", 60, 90)], (70, "api_hang", "ticket")),
     "no answer, but /health does": ([*UP, *gone("read_timeout", 60, 300, health=OK)], None),
-    "no answer from a server with thousands waiting, for a minute": (
+    "no answer from a server with thousands waiting": (
+        [*UP[:-1], seen(55, engine(2000, waiting=1700.0)), *gone("read_timeout", 60, 110)],
+        None,
+    ),
+    "... for a minute": (
         [*UP[:-1], seen(55, engine(2000, waiting=1700.0)), *gone("read_timeout", 60, 200)],
         (115, "api_hang", "page"),
     ),
-    "... with a thousand connections": ([*UP[:-1], seen(55, fds=1000.0), *gone("read_timeout", 60, 110)], None),
+    "... with a thousand connections": (
+        [*UP[:-1], seen(55, fds=1000.0), *gone("read_timeout", 60, 110)],
+        None,
+    ),
     "its backlog fills up: still accepted at first": (
         [*UP, *gone("read_timeout", 60, 70), *gone("connect_timeout", 70, 90)],
         (70, "api_hang", "ticket"),
@@ -64,7 +94,11 @@ STORIES = {
         (70, "unreachable", "page"),
     ),
     "no way there": ([*UP, *gone("connect_timeout", 60, 120)], (70, "unreachable", "page")),
-    "dead inside": ([*UP, *inside(60, 70)], (65, "engine_dead", "page")),
+    "no way there for some seconds": ([*UP, *gone("dns", 60, 70), seen(70)], None),
+    "dead inside": (
+        [*UP, *inside(60, 70)],
+        (65, "engine_dead", "page"),
+    ),
     "/health says 503 while it serves": (
         [*UP, *[seen(s, health=DEAD) for s in range(60, 300, 5)]],
         (70, "health_failing", "ticket"),
@@ -81,6 +115,8 @@ STORIES = {
         [*UP, *gone("http", 60, 75, status=500, health=DEAD)],
         (65, "engine_dead", "page"),
     ),
+    "one failed health check": ([*UP, seen(60, health=DEAD), seen(65)], None),
+    "garbled": ([*UP, *gone("garbled", 60, 300)], None),
     "garbled, and once no answer": (
         [*UP, *gone("garbled", 60, 120), silent(120, "read_timeout"), *gone("garbled", 125, 300)],
         None,
@@ -89,12 +125,13 @@ STORIES = {
         [*UP, *gone("garbled", 60, 120), *gone("read_timeout", 120, 140)],
         (130, "api_hang", "page"),
     ),
-    "the watcher itself cannot ask, and then it is refused once": ([*UP, *gone("watcher", 60, 600), silent(600)], None),
+    "the watcher itself cannot ask": ([*UP, *gone("watcher", 60, 600)], None),
+    "... and then it is refused once": ([*UP, *gone("watcher", 60, 600), silent(600)], None),
     "... and then it is refused twice": (
         [*UP, *gone("watcher", 60, 90), *gone("refused", 90, 105)],
         (95, "crash", "page"),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("observations", "expected"), STORIES.values(), ids=STORIES)
@@ -134,12 +171,17 @@ def test_what_was_stopped_on_purpose_does_not_page_when_its_address_goes():
 
 ENDS = {
     "in use": (used(), {}, (605, "page")),
+    "two at a time": (used(running=2.0), {}, (605, "page")),
     "emptied first": ([*used(), *emptied(20)], {}, (800, "ticket")),
-    "... and /health said that it was dead": ([*used(), *emptied(15), emptied(20, health=DEAD)[-1]], {}, (620, "page")),
+    "... and /health said that it was dead": (
+        [*used(), *emptied(15), emptied(20, health=DEAD)[-1]], {}, (620, "page"),
+    ),
     "... with one long answer to finish": ([*used(), *emptied(20, running=1.0)], {}, (800, "ticket")),
     "... with as many running as before": ([*used(), *emptied(20, running=4.0)], {}, (625, "page")),
     "... with a queue": ([*used(), *emptied(20, waiting=3.0)], {}, (625, "page")),
-    "silent for less than chance explains": ([*used(), *emptied(5)], {}, (610, "ticket")),
+    "silent for less than chance explains": (
+        [*used(), *emptied(5)], {}, (610, "ticket"),
+    ),
     "it aborts what comes and finishes the rest": (
         [*used(), served(600, done=1203, prompts=1196, aborted=5, running=2.0)], {},
         (785, "ticket"),
@@ -172,9 +214,15 @@ def at_work(every, last, *, stopped=0, running=4.0, began=0, rate=2):
 
 
 FEW = {  # a server that serves four at a time, and few of them in flight at its last look
+    "none at the last scrape": (at_work(1, 0.0), (602, "page")),
     "one at the last scrape": (at_work(1, 1.0), (602, "page")),
-    "nothing had come for three seconds: emptied, or chance": (at_work(1, 0.0, stopped=3), (602, "ticket")),
-    "seldom asked: three seconds are nothing": (at_work(1, 0.0, stopped=3, rate=0.5), (602, "page")),
+    "looked at every two seconds": (at_work(2, 1.0), (604, "page")),
+    "nothing had come for three seconds: emptied, or chance": (
+        at_work(1, 0.0, stopped=3), (602, "ticket"),
+    ),
+    "seldom asked: three seconds are nothing": (
+        at_work(1, 0.0, stopped=3, rate=0.5), (602, "page"),
+    ),
     "nobody saw its last five seconds": (at_work(5, 1.0), (610, "ticket")),
     "... and its process has ended": (
         [*at_work(5, 1.0)[:121],
@@ -200,6 +248,23 @@ def test_few_in_flight_at_the_last_look_of_a_server_at_work(looks, expected):
     assert last(said).severity == "page"  # away for longer than a restart takes
     if expected[1] == "page":
         assert "in flight, and new ones still arrived" in found[1].summary
+
+
+def test_after_a_gap_it_is_not_known_what_was_in_flight():
+    """The monotonic clock says that nobody looked for two minutes: it may have been drained in them."""
+    looks = [*used(), *gone("refused", 720, 1000)]
+    said = downs([replace(look, monotonic_s=look.t) for look in looks])
+    found = first_firing(said)
+    assert (found[0], found[1].severity, last(said).severity) == (725, "ticket", "page")
+
+
+def test_after_a_suspend_it_is_not_known_what_was_in_flight():
+    """The monotonic clock stands still while the host sleeps; Unix time tells how long that was."""
+    looks = [replace(look, monotonic_s=look.t) for look in used()]
+    slept = [replace(look, monotonic_s=look.t - 595) for look in gone("refused", 1200, 1500)]
+    said = downs([*looks, *slept])
+    found = first_firing(said)
+    assert (found[1].severity, last(said).severity) == ("ticket", "page")
 
 
 def test_a_silence_that_is_usual_here_is_no_sign_of_draining():
@@ -236,6 +301,22 @@ def test_it_pages_for_an_idle_server_that_outlived_longer_silences():
     alone = [served(s - 4000, done=800 + 2 * (s - 4000)) for s in range(4000, 4100, 5)]
     alone += [served(s - 4000, done=1000, running=0.0) for s in range(4100, 4400, 5)]
     assert last(downs([*alone, *gone("refused", 400, 4400)])).severity == "ticket"
+
+
+def test_an_absence_no_longer_than_a_start_grants_no_longer_one():
+    """It says that the server was started anew, and not that it is taken away now and then."""
+    said = downs([*spell(0, 170), *spell(770, 1000)])
+    firing = [s for s, (verdict,) in said if verdict.state == "firing"]
+    assert firing[0] == 770 + 600 + 180
+
+
+def test_who_goes_unused_and_comes_back_may_do_so_again():
+    """The first absence is a ticket; the next one is only when it is twice as long."""
+    said = downs([*spell(0, 1000), *spell(1600, 3000)])
+    firing = [s for s, (verdict,) in said if verdict.state == "firing"]
+    assert firing[0] == 780
+    assert next(s for s in firing if s > 1600) == 2200 + 2000
+    assert {verdict.severity for _, (verdict,) in said if verdict.state == "firing"} == {"ticket"}
 
 
 PROXY = {
@@ -314,6 +395,19 @@ def test_refused_after_a_hang_is_no_lost_way():
     assert (verdict.cause, verdict.severity) == ("crash", "page")
 
 
+def test_a_start_that_takes_longer_than_ever_is_said():
+    """Learnt from the start before: a minute; now it takes ten."""
+    looks = [*used(), *gone("refused", 600, 660)]
+    looks += [served(s, done=s, process_start_time=NEW) for s in range(660, 1200, 5)]
+    said = downs([*looks, *gone("refused", 1200, 1800)])
+    texts = {round(s): verdict.summary for s, (verdict,) in said}
+    assert (
+        "down for 1 min 35 s and no new process seen yet; its longest start so far took 60 s"
+        in texts[1295]
+    )
+    assert "took" not in texts[1250]
+
+
 def test_gone_while_unused_it_pages_when_it_stays_away():
     """A restart on purpose takes less than three minutes; then it is none."""
     said = downs([*IDLE, *gone("refused", 60, 300)])
@@ -371,6 +465,27 @@ def test_a_loop_is_over_when_it_lives():
     assert told[40] == "up for 40 s, as it was before each crash"
 
 
+def test_an_api_server_that_is_busy_for_seconds_pages_nobody():
+    """Half a minute is granted; where it came back from longer silences by itself, twice as long."""
+    first = [*UP, *gone("read_timeout", 60, 100), *[seen(s) for s in range(100, 130, 5)]]
+    said = downs([*first, *gone("read_timeout", 130, 300)])
+    paged = [
+        s for s, (verdict,) in said if verdict.severity == "page" and verdict.state == "firing"
+    ]
+    assert (paged[0], next(s for s in paged if s > 100)) == (85, 205)
+
+
+def test_the_silence_of_a_start_is_none_that_it_survived():
+    """It was met starting, and had never answered: its first hang is told as any first one."""
+    starting = gone("read_timeout", 0, 60)
+    said = downs(
+        [*starting, *[seen(s) for s in range(60, 200, 5)], *gone("read_timeout", 200, 300)]
+    )
+    paged = [s for s, (v,) in said if (v.state, v.severity) == ("firing", "page")]
+    advised = [s for s, (v,) in said if v.restart_advised]
+    assert (paged[0], advised[0]) == (225, 225)
+
+
 def test_a_process_that_was_told_to_end_and_does_was_stopped():
     """Its port closed at once, and it lived on for a while: whoever dies does not do that."""
     alive, dead = process(OLD), process(OLD, alive=False)
@@ -380,6 +495,20 @@ def test_a_process_that_was_told_to_end_and_does_was_stopped():
     second, verdict = first_firing(downs([*used(), *slow]))
     assert (second, verdict.severity) == (780, "page")
     assert "on purpose" in verdict.summary
+
+
+def test_a_restart_of_a_silent_server_is_advised_late():
+    """Half a minute, or twice the longest silence that ended by itself."""
+    said = downs([*UP, *gone("read_timeout", 60, 120)])
+    assert next(s for s, (verdict,) in said if verdict.restart_advised) == 85
+
+    looks = [*UP, *gone("read_timeout", 60, 120), *[seen(s) for s in range(120, 200, 5)]]
+    said = downs([*looks, *gone("read_timeout", 200, 400)])
+    assert next(s for s, (v,) in said if s >= 200 and v.restart_advised) == 315
+
+    shorter = [*gone("read_timeout", 200, 220), *[seen(s) for s in range(220, 300, 5)]]
+    said = downs([*looks, *shorter, *gone("read_timeout", 300, 500)])
+    assert next(s for s, (v,) in said if s >= 300 and v.restart_advised) == 415
 
 
 def test_an_engine_whose_tokens_flow_is_not_to_be_restarted():
@@ -431,64 +560,3 @@ def test_a_crash_behind_a_half_dead_metrics_page_keeps_its_demand(looks, severit
     verdict = last(said)
     assert (verdict.state, verdict.cause, verdict.severity) == ("firing", "crash", severity)
     assert words in verdict.summary
-
-
-def hang(start, end):
-    return gone("read_timeout", start, end)
-
-
-SURVIVED = {  # silences that ended by themselves; seconds of the next one → to its page, and to the advice to restart
-    "none": (UP, 60, 25, 25),
-    "that of a start is none": ([*hang(0, 60), *[seen(s) for s in range(60, 200, 5)]], 200, 25, 25),
-    "twice as long as before": ([*UP, *hang(60, 100), *[seen(s) for s in range(100, 130, 5)]], 130, 75, 75),
-    "two minutes at most": ([*UP, *hang(60, 160), *[seen(s) for s in range(160, 200, 5)]], 200, 115, None),
-    "the longest counts": (
-        [*UP, *hang(60, 120), *[seen(s) for s in range(120, 200, 5)],
-         *hang(200, 220), *[seen(s) for s in range(220, 300, 5)]], 300, 115, 115,
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("before", "start", "page_s", "advised_s"), SURVIVED.values(), ids=SURVIVED
-)
-def test_what_it_survived_puts_the_page_and_the_advice_off(before, start, page_s, advised_s):
-    """Half a minute is granted to an API server that is busy; where it came back from longer ones, twice as long."""
-    said = [(s - start, v) for s, (v,) in downs([*before, *hang(start, start + 240)]) if s >= start]
-    paged = next(s for s, v in said if (v.state, v.severity) == ("firing", "page"))
-    advised = next((s for s, v in said if v.restart_advised), None)
-    assert (paged, advised if advised_s else None) == (page_s, advised_s)
-
-
-ABSENT = {  # how long it was away unused before → when its next absence, of 3000 s, is found
-    "no longer than a start takes": ([170], 600 + 180),
-    "for longer: twice that is granted": ([1000], 600 + 2000),
-    "the longest is what is usual": ([1000, 400], 600 + 2000),
-}
-
-
-@pytest.mark.parametrize(("away", "found_s"), ABSENT.values(), ids=ABSENT)
-def test_who_goes_unused_and_comes_back_may_do_so_again(away, found_s):
-    """It is no page, however often: an autoscaler takes it and brings it back."""
-    looks, begin = [], 0
-    for absent in away:
-        looks, begin = [*looks, *spell(begin, absent)], begin + 600 + absent
-    said = downs([*looks, *spell(begin, 3000)])
-    firing = [(s, v.severity) for s, (v,) in said if v.state == "firing"]
-    assert next(s - begin for s, _ in firing if s > begin) == found_s
-    assert {severity for _, severity in firing} == {"ticket"}
-
-
-UNSEEN = {  # the monotonic clock at each look, when it is refused from → nobody looked before for minutes
-    "a gap": (lambda t: t, 720),
-    "a suspend, in which that clock stood still": (lambda t: t if t < T + 600 else t - 595, 1200),
-}
-
-
-@pytest.mark.parametrize(("clock", "refused"), UNSEEN.values(), ids=UNSEEN)
-def test_after_time_without_a_look_it_is_not_known_what_was_in_flight(clock, refused):
-    """It may have been drained meanwhile."""
-    looks = [*used(), *gone("refused", refused, refused + 280)]
-    said = downs([replace(look, monotonic_s=clock(look.t)) for look in looks])
-    second, verdict = first_firing(said)
-    assert (second, verdict.severity, last(said).severity) == (refused + 5, "ticket", "page")

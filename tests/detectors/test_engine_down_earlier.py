@@ -57,9 +57,15 @@ SEEMS_TO_HANG = (1800, "api_hang", "page", False)
 
 STORIES = {  # what was seen before, what is met when the watcher is back, what is told of it
     "a start was seen to refuse here": (STARTED, SILENT, HANGS),
-    "the process that answered still lives": (WELL, gone(BACK, BACK + 2400, process=process(OLD)), HANGS),
-    "no start was seen here: it may be one, behind something that holds connections": (WELL, SILENT, SEEMS_TO_HANG),
-    "... and another process lives": (WELL, gone(BACK, BACK + 2400, process=process(NEW)), SEEMS_TO_HANG),
+    "the process that answered still lives": (
+        WELL, gone(BACK, BACK + 2400, process=process(OLD)), HANGS,
+    ),
+    "no start was seen here: it may be one, behind something that holds connections": (
+        WELL, SILENT, SEEMS_TO_HANG,
+    ),
+    "... and another process lives": (
+        WELL, gone(BACK, BACK + 2400, process=process(NEW)), SEEMS_TO_HANG,
+    ),
     "a proxy has spoken for it since": (PROXIED, SILENT, SEEMS_TO_HANG),
     "a proxy speaks for it, and then nobody": (
         STARTED,
@@ -81,18 +87,26 @@ STORIES = {  # what was seen before, what is met when the watcher is back, what 
         [*gone(BACK, BACK + 20), *gone(BACK + 20, BACK + 400, "connect_timeout")],
         HANGS,
     ),
+    "for less than that": (STARTED, [*gone(BACK, BACK + 175), *up(BACK + 175, BACK + 400)], None),
     "one answer in between": (
         STARTED,
         [*gone(BACK, BACK + 150), *up(BACK + 150, BACK + 155), *gone(BACK + 155, BACK + 160)],
         None,
     ),
-    "connections are closed at once now and then: a proxy without a server": (
+    "connections are closed at once: a proxy without a server": (
+        STARTED, gone(BACK, BACK + 2400, "disconnected"), None,
+    ),
+    "... now and then": (
         STARTED, [*gone(BACK, BACK + 60, "disconnected"), *gone(BACK + 60, BACK + 2400)], None,
     ),
     "no way there": (STARTED, gone(BACK, BACK + 2400, "connect_timeout"), None),
     "never seen to answer": (gone(0, 600), SILENT, None),
-    "seen last a day and an hour ago": (STARTED, gone(25 * HOUR + 600, 26 * HOUR), None),
-    "seen well five minutes ago": (STARTED, gone(900, 1000), (10, "api_hang", "page", True)),
+    "seen last a day and an hour ago": (
+        STARTED, gone(25 * HOUR + 600, 26 * HOUR), None,
+    ),
+    "seen well five minutes ago": (
+        STARTED, gone(900, 1000), (10, "api_hang", "page", True),
+    ),
 }  # fmt: skip
 
 
@@ -136,3 +150,14 @@ def test_a_server_that_never_answered_is_given_a_start_by_each_run_of_the_watche
     kept, _ = run(gone(0, 600, "refused"))
     _, told = run(gone(4200, 6300, "refused"), kept)
     assert first(told, 4200) == (1800, "unknown", "ticket", False)
+
+
+def test_it_says_what_it_rests_on():
+    """When it last answered, and why it should."""
+    kept, _ = run(STARTED)
+    told = run(SILENT, kept)[1][0]
+    texts = [each["text"] for each in told["evidence"]["for"]]
+    assert texts[1] == (
+        "it last answered 25 min before that, to an earlier run of the watcher; "
+        "a starting server has refused connections here"
+    )

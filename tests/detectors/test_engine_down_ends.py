@@ -6,6 +6,8 @@ import pytest
 
 from tests.detectors.looks import (
     DEAD,
+    OK,
+    OLD,
     UP,
     T,
     downs,
@@ -15,6 +17,7 @@ from tests.detectors.looks import (
     gpu,
     inside,
     last,
+    process,
     seen,
     seldom,
     served,
@@ -23,6 +26,14 @@ from tests.detectors.looks import (
     used,
 )
 from vllm_watch.samples.observation import ProcessState
+
+
+def test_one_that_nobody_used_is_told_to_end():
+    """It was stopped on purpose and cut nothing off: nobody is woken for it, however long it is away."""
+    unused = [served(s, done=s // 60, running=1.0) for s in range(0, 600, 5)]
+    end = gone("refused", 600, 1500, process=process(OLD, alive=False))
+    said = downs([*unused, *gone("refused", 600, 610, process=process(OLD)), *end[2:]])
+    assert {v.severity for _, (v,) in said if v.state == "firing"} == {"ticket"}
 
 
 def test_one_that_was_emptied_and_then_lost_from_sight_was_stopped():
@@ -40,8 +51,17 @@ def test_an_absence_before_grants_no_time_to_one_that_is_in_use():
         for s in range(1600, 2200)
     ]
     said = downs([*spell(0, 1000), *one, *(silent(s) for s in range(2200, 2600))])  # fmt: skip
-    paged = (s for s, (v,) in said if (v.severity, v.state) == ("page", "firing") and s >= 2200)
-    assert next(paged) == 2380
+    assert (
+        next(s for s, (v,) in said if s >= 2200 and v.severity == "page" and v.state == "firing")
+        == 2380
+    )
+
+
+def test_the_longest_absence_is_what_is_usual():
+    """A short one after it does not make it less."""
+    said = downs([*spell(0, 1000), *spell(1600, 400), *spell(2600, 3000)])
+    firing = [s for s, (verdict,) in said if verdict.state == "firing"]
+    assert next(s for s in firing if s > 2600) == 3200 + 2000
 
 
 def test_at_a_look_a_second_three_without_an_answer_are_no_hang_yet():
@@ -50,6 +70,34 @@ def test_at_a_look_a_second_three_without_an_answer_are_no_hang_yet():
     assert first_firing(downs(looks))[0] == 64
     looks = [*(seen(s) for s in range(60)), *(silent(s, "dns") for s in range(60, 90))]
     assert first_firing(downs(looks))[0] == 74
+
+
+def test_a_silence_that_was_survived_puts_the_page_off_by_two_minutes_at_most():
+    """It came back after a hundred seconds; who waits for longer than two minutes has given up."""
+    first = [*UP, *gone("read_timeout", 60, 160), *[seen(s) for s in range(160, 200, 5)]]
+    said = downs([*first, *gone("read_timeout", 200, 600)])
+    assert (
+        next(s for s, (v,) in said if s >= 200 and v.severity == "page" and v.state == "firing")
+        == 315
+    )
+
+
+def test_a_server_of_which_only_health_was_heard_is_not_taken_for_a_busy_one():
+    """Its /metrics was never read; when /health is silent, too, it is said as soon as of any other."""
+    looks = [silent(s, "read_timeout", health=OK) for s in range(0, 60, 5)]
+    second, verdict = first_firing(downs([*looks, *gone("read_timeout", 60, 100)]))
+    assert (second, verdict.cause, verdict.evidence_against) == (70, "api_hang", ())
+
+
+def test_a_short_absence_after_a_look_without_an_answer_belongs_to_its_own_end():
+    """Only the looks since the last answer count: what was lost before is over."""
+    looks = [
+        *used(),
+        silent(600, "read_timeout"),
+        *(served(s, done=2 * s) for s in range(605, 900, 5)),
+    ]
+    said = downs([*looks, *gone("refused", 900, 920)])
+    assert (last(said).cause, last(said).severity) == ("crash", "page")
 
 
 def test_an_absence_that_nobody_asked_for_is_learnt_where_nobody_was_hurt():
@@ -97,6 +145,13 @@ def test_who_refuses_when_the_way_is_back_has_crashed_where_anything_says_so(loo
     """Else it may start: what was told of the way stays until then."""
     said = [(s, v) for s, (v,) in downs([*used(), *LOST, *looks]) if s >= 900]
     assert next((s for s, v in said if v.state == "firing"), None) == second
+
+
+def test_that_it_was_idle_when_it_was_last_seen_is_not_known_to_be_so_at_its_end():
+    """Nobody looked for two minutes; it may have been in use again when it went."""
+    looks = [*seldom(0, 80), *gone("refused", 800, 1100)]
+    said = downs([replace(look, monotonic_s=look.t) for look in looks])
+    assert (first_firing(said)[1].severity, last(said).severity) == ("ticket", "page")
 
 
 def test_a_dead_engine_whose_gpu_has_gone_is_not_to_be_restarted():

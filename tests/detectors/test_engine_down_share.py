@@ -43,7 +43,7 @@ def shares(said):
 
 
 @pytest.mark.parametrize(("of", "every", "within"), [(2, 5, 180), (4, 5, 240), (8, 5, 900), (4, 1, 120), (4, 15, 900)])  # fmt: skip
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(5))
 def test_one_process_of_several_hangs(of, every, within, seed):
     """A page whose incident stays open as long as it hangs, then the advice to restart; and it ends."""
     hangs = calls(3600, 1 / of, every=every, seed=seed, begin=600)
@@ -128,20 +128,23 @@ def silences(rng, seconds, every, *, lasting, between):
     return looks
 
 
-SILENCES = [  # seconds between two polls; between two silences; how long one lasts
-    (1, 100, (100.0, 200.0)), (1, 900, (100.0, 200.0)), (5, 100, (100.0, 200.0)), (5, 900, (100.0, 200.0)), (15, 300, (100.0, 200.0)),
-    (15, 120, (5.0, 30.0)), (15, 120, (20.0, 60.0)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("every", "between", "lasting"), SILENCES)
-@pytest.mark.parametrize("seed", range(3))
-def test_a_loop_that_is_silent_now_and_then_is_one_process(seed, every, between, lasting):
+@pytest.mark.parametrize("every", [1, 5, 15])
+@pytest.mark.parametrize("between", [100, 300, 900])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_loop_that_is_silent_for_minutes_now_and_then_is_one_process(seed, between, every):
     """It answers its next poll promptly: no restart. Polls that are close meet late answers, and show that it is one."""
-    looks = silences(Random(seed), 14_400, every, lasting=lasting, between=between)
+    looks = silences(Random(seed), 14_400, every, lasting=(100.0, 200.0), between=between)
     said = shares(judge(Detector(Settings()), looks))
     assert not any(one.restart_advised for _, one in said)
     assert every == 15 or said == []
+
+
+@pytest.mark.parametrize("lasting", [(5.0, 30.0), (20.0, 60.0)])
+@pytest.mark.parametrize("seed", range(5))
+def test_polls_that_are_far_apart_advise_nothing(seed, lasting):
+    """Silences that are shorter than the time between two polls look like one process of several: no restart."""
+    looks = silences(Random(seed), 14_400, 15, lasting=lasting, between=120)
+    assert not any(one.restart_advised for _, one in shares(judge(Detector(Settings()), looks)))
 
 
 def test_health_that_gets_no_answer_beside_metrics_shows_two_processes():
@@ -162,6 +165,13 @@ def test_what_looks_alike(looks, every):
     assert shares(said) == []
 
 
+def test_health_on_another_connection_tells_as_much():
+    """/metrics is asked on a connection that is kept, to a process that answers."""
+    rng = Random(1)
+    looks = [kept(seen(s, health=HELD if rng.random() < 0.25 else OK)) for s in range(0, 600, 5)]
+    assert shares(judge(Detector(Settings()), looks))
+
+
 def test_the_next_run_of_the_watcher_goes_on():
     """The incident does not end because the watcher was restarted."""
     before, after = Detector(Settings()), Detector(Settings())
@@ -170,3 +180,14 @@ def test_the_next_run_of_the_watcher_goes_on():
     after.restore(stored.mapping(kept_state), 5.0)
     ((_, verdict), *_) = judge(after, calls(5, 0.0, begin=905))
     assert (verdict.state, verdict.cause) == ("firing", "api_hang")
+
+
+def test_a_total_hang_is_told_as_ever():
+    """Calls in a row without an answer are one silence."""
+    said = judge(
+        Detector(Settings()),
+        [*calls(600, 0.0), *[silent(s, "read_timeout") for s in range(600, 700, 5)]],
+    )
+    (second, verdict), *_ = firing(said)
+    assert (second, verdict.severity) == (610, "ticket")
+    assert "accepted connections but answered none" in verdict.summary

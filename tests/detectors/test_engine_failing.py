@@ -99,6 +99,13 @@ def test_a_prefill_that_is_gone_is_named():
     assert server.watch.signals.engines["0"].requests_finished_by_reason_per_second["error"] > 0
 
 
+def test_a_transfer_that_failed_before_is_not_the_cause():
+    server = Server()
+    server.run(60, **WELL, nixl=1.0)
+    server.run(60, **FAILS)
+    assert [each.cause for each in server.incidents] == ["unknown"]
+
+
 CUDA = StartFailure(failure="xid_or_gpu_lost", deterministic=False, sentence="a CUDA error")
 
 
@@ -150,9 +157,12 @@ def rejected(rate):
 
 WELL_ENOUGH = {
     "4xx storm": {"api": {"4xx": 50.0}},
+    "4xx storm beside work": {"api": {"4xx": 50.0, "2xx": 2.0}, "stop": 2.0, "running": 4.0},
     "clients that hang up": {"abort": 20.0, "stop": 1.0, "running": 4.0},
     "admission refuses": rejected(40.0),
+    "a router that retries what is refused": rejected(400.0),
     "one error now and then": {"error": 0.01, "stop": 2.0, "running": 4.0},
+    "nothing is asked": {},
 }
 
 
@@ -230,6 +240,16 @@ def test_a_restart_begins_anew():
     server.tokens, server.steps = -3000.0, 100.0
     server.run(200, **WELL)
     assert server.incidents == []
+
+
+def test_a_lost_answer_changes_nothing():
+    """Nor is a failure counted twice because a look was lost."""
+    server = Server()
+    server.run(60, **WELL)
+    server.run(60, **FAILS)
+    (incident,) = server.incidents
+    server.watch.observe(changed(seen(server.second + 5), reading=None))
+    assert [each.id for each in server.incidents] == [incident.id]
 
 
 def test_only_hanging_up_never_pages():

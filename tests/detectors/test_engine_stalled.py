@@ -10,6 +10,7 @@ from tests.detectors.looks import (
     first_firing,
     frozen,
     gpu,
+    judge,
     last,
     seen,
     silent,
@@ -19,6 +20,7 @@ from vllm_watch.detectors.base import Around
 from vllm_watch.detectors.engine_stalled import Detector, Settings
 from vllm_watch.samples.observation import EngineCpu
 from vllm_watch.samples.record import changed
+from vllm_watch.signals import stored
 from vllm_watch.story.base import ADVISED_AFTER
 from vllm_watch.story.engine_stalled import STORY
 from vllm_watch.watch.watch import Watch
@@ -30,17 +32,30 @@ DEFERRED = {
 
 
 STORIES = {
+    "steps go on": (HEALTHY, None),
+    "no step for less than the notice": ([*HEALTHY, *frozen(60, 66)], None),
     "no step with several running": ([*HEALTHY, *frozen(60, 120)], (70, "hang")),
     "at one look in 30 s the first look without a step": (
         [*[seen(s) for s in range(0, 300, 30)], *frozen(300, 400, 30)],
         (330, "hang"),
     ),
-    "a single request is one witness: it takes longer": ([*HEALTHY, *frozen(60, 120, running=1.0)], (80, "hang")),
-    "... unless connections pile up": ([*HEALTHY, *frozen(60, 120, running=1.0, fds_rise=1.0)], (70, "hang")),
+    "a single request is one witness: it takes longer": (
+        [*HEALTHY, *frozen(60, 120, running=1.0)],
+        (80, "hang"),
+    ),
+    "... unless connections pile up": (
+        [*HEALTHY, *frozen(60, 120, running=1.0, fds_rise=1.0)],
+        (70, "hang"),
+    ),
     "... or no GPU computes": (
         [*HEALTHY, *frozen(60, 120, running=1.0, gpus=(gpu(utilization_ratio=0.0),))],
         (70, "hang"),
     ),
+    "... a computing GPU is no second witness": (
+        [*HEALTHY, *frozen(60, 120, running=1.0, gpus=(gpu(utilization_ratio=1.0),))],
+        (80, "hang"),
+    ),
+    "idle: nothing to do": ([*HEALTHY, *frozen(60, 600, running=0.0, kv=0.0)], None),
     "idle by its gauges, while users pile up outside": (
         [*HEALTHY, *frozen(60, 200, running=0.0, kv=0.0, fds_rise=0.4)],
         (130, "hang"),
@@ -51,6 +66,13 @@ STORIES = {
     ),
     "none running, some waiting, cache empty": (
         [*HEALTHY, *frozen(60, 180, running=0.0, waiting=5.0, kv=0.0)],
+        (120, "admission_deadlock"),
+    ),
+    "the same while the queue grows": (
+        [
+            *HEALTHY,
+            *[seen(s, engine(1600, running=0.0, waiting=float(s), kv=0.0)) for s in range(60, 180, 5)],
+        ],
         (120, "admission_deadlock"),
     ),
     "none running, some waiting, cache full: not that": (
@@ -83,10 +105,17 @@ STORIES = {
         [seen(0, engine(0, counted=False)), *frozen(5, 100, counted=False)],
         (35, "hang"),
     ),
-    "asleep": ([*HEALTHY, *frozen(60, 300, engine_sleep_state={"awake": 0.0, "weights_offloaded": 1.0})], None),
+    "asleep": (
+        [*HEALTHY, *frozen(60, 300, engine_sleep_state={"awake": 0.0, "weights_offloaded": 1.0})],
+        None,
+    ),
     "asleep with requests, and awake again": (
         [*HEALTHY, *frozen(60, 300, engine_sleep_state={"awake": 0.0, "weights_offloaded": 1.0}), *frozen(300, 400)],
         (330, "hang"),
+    ),
+    "none running, some waiting, how full the cache is is not told": (
+        [*HEALTHY, *frozen(60, 180, running=0.0, waiting=5.0, kv=None)],
+        (120, "admission_deadlock"),
     ),
     "no step counter, while users pile up outside": (
         [*[seen(s, engine(10 * s, counted=False, request_success={"stop": 2.0 * s})) for s in range(0, 60, 5)],
@@ -128,6 +157,14 @@ def test_an_operation_under_way_is_no_stall():
     assert watch.opened == {}
 
 
+def test_an_operation_that_ended_does_not_count_for_the_next():
+    """Nine minutes of one, a minute of work, and nine of another."""
+    between = [seen(s, engine(2000 + s)) for s in range(600, 660, 5)]
+    looks = [*HEALTHY, *under_way(60, 600), *between, *under_way(660, 1200), *between]
+    said = stalls([changed(look, t=T + 5 * n) for n, look in enumerate(looks)])
+    assert first_firing(said, "0") is None
+
+
 @pytest.mark.parametrize(("running", "severity"), [(4.0, "page"), (0.0, "ticket")])
 def test_an_operation_that_does_not_end_is_told(running, severity):
     said = stalls([*HEALTHY, *under_way(60, 1500, running=running, kv=0.0)])
@@ -154,6 +191,33 @@ def test_while_it_warms_up_a_minute_is_granted():
     looks = [seen(s, engine(5 + (s > 0)), process_start_time=T - 100) for s in range(0, 120, 5)]
     second, _ = first_firing(stalls(looks), "0")
     assert second == 65
+
+
+def test_a_restart_is_advised_only_later():
+    """Noticed at once; acted upon when it has lasted a minute."""
+    said = stalls([*HEALTHY, *frozen(60, 180)])
+    advised = next(s for s, (verdict,) in said if verdict.restart_advised)
+    assert (first_firing(said, "0")[0], advised) == (70, 120)
+
+
+def test_what_it_has_survived_puts_the_advice_off():
+    """After a stall of 100 s that healed itself, twice that is waited for."""
+    looks = [*HEALTHY, *frozen(60, 161), *[seen(s) for s in range(165, 200, 5)]]
+    looks += [seen(s, engine(9000)) for s in range(200, 500, 5)]
+    said = [(s, v) for s, v in stalls(looks) if s >= 200]
+    assert first_firing(said, "0")[0] == 210
+    assert next(s for s, (verdict,) in said if verdict.restart_advised) == 400
+
+
+def test_usual_pauses_put_the_notice_off():
+    """An engine that pauses for 10 s again and again is not called stalled at 8."""
+    looks, steps = [], 1000
+    for second in range(0, 300, 5):
+        steps += 0 if second % 15 else 500  # one step in three looks
+        looks.append(seen(second, engine(steps)))
+    looks += [seen(s, engine(steps)) for s in range(300, 400, 5)]
+    said = [(s, v) for s, v in stalls(looks) if s > 100]
+    assert first_firing(said, "0")[0] == 300  # 15 s after the last step
 
 
 def test_a_hang_that_comes_again_is_no_habit():
@@ -195,6 +259,12 @@ def test_of_several_engines_one_may_stall():
     said = stalls(looks)
     assert first_firing(said, "0") is None
     assert first_firing(said, "1")[0] == 25
+
+
+def test_across_lost_time_nothing_is_concluded():
+    """After a clock step the silence begins anew."""
+    said = stalls([*HEALTHY, *frozen(60, 66), *frozen(9000, 9008)])
+    assert first_firing(said, "0") is None
 
 
 def test_without_counters_nothing_is_known():
@@ -252,12 +322,32 @@ def test_what_an_engine_survived_is_known_to_the_next_run(away, model, after):
     assert advised == start + 95 + after
 
 
+def test_longer_than_twenty_minutes_no_restart_is_put_off():
+    """It came back by itself after fifteen; twice that would be half an hour."""
+    looks = [*HEALTHY, *frozen(60, 960), *[seen(s, engine(9000 + s)) for s in range(960, 1100, 5)]]
+    looks += [seen(s, engine(9000 + 1095)) for s in range(1100, 2900, 5)]
+    said = [(s, v) for s, (v,) in stalls(looks) if s >= 1100]
+    assert next(s for s, verdict in said if verdict.restart_advised) == 1095 + 1200
+
+
+def test_an_engine_that_is_gone_is_judged_no_more():
+    """One of two; the other goes on to be followed."""
+    looks = [seen(s, engine(1000 + s), engine(1000 + s, name="1")) for s in range(0, 60, 5)]
+    looks += [seen(s, engine(1055)) for s in range(60, 100, 5)]
+    said = stalls([*looks, silent(100)])
+    assert {verdict.engine for verdict in said[-1][1]} == {"0"}
+    assert first_firing(said, "0") is not None
+
+
 QUEUES = {  # running; waiting at each look → is it known to be well at the last?
     "those who wait hang up, one by one": (0.0, (5.0, 4.0, 3.0), "clear"),
     "nobody is admitted": (0.0, (5.0, 5.0, 5.0), "unknown"),
+    "more come": (0.0, (3.0, 4.0, 5.0), "unknown"),
     "those who wait hang up while others get no token": (4.0, (5.0, 4.0, 3.0), "unknown"),
     "all have gone": (0.0, (2.0, 1.0, 0.0), "clear"),
+    "one that waits": (0.0, (1.0, 1.0, 1.0), "unknown"),
     "one that runs": (1.0, (0.0, 0.0, 0.0), "unknown"),
+    "idle": (0.0, (0.0, 0.0, 0.0), "clear"),
 }
 
 
@@ -269,6 +359,12 @@ def test_work_without_a_step_is_neither_well_nor_found_at_once(running, waiting,
         for n, each in enumerate(waiting)
     ]
     assert last(stalls([*HEALTHY[:-1], *looks]), "0").state == state
+
+
+def test_one_look_without_a_step_is_not_clear():
+    """The first already: a finding that is open must not end by it."""
+    said = stalls([*HEALTHY, seen(60, engine(1550))])
+    assert [verdict.state for _, (verdict,) in said[-2:]] == ["clear", "unknown"]
 
 
 def created(look, at):
@@ -284,10 +380,22 @@ def test_an_engine_that_was_started_anew_is_followed_from_then_on():
     assert first_firing(stalls([*old, *new]), "0")[0] == 80
 
 
+def test_what_another_version_kept_is_left_out():
+    """It is not taken for what it is not; nothing has changed by it."""
+    detector = Detector(Settings())
+    judge(detector, LONG)
+    kept, fresh = detector.export_state(0.0), Detector(Settings())
+    for take in (lambda state: fresh.restore(state, 0.0), fresh.inherit):
+        with pytest.raises(stored.DAMAGE):
+            take(kept | {"version": 1})
+    assert fresh.export_state(0.0) == Detector(Settings()).export_state(0.0)
+
+
 PAUSES = {  # seconds without a step, each of which ended by itself → after how many it is told
     "two are chance": ((10, 10), 8.0),
     "three are usual": ((10, 10, 10), 15.0),
     "... the third longest counts": ((19, 17, 10, 3), 15.0),
+    "three that are short": ((4, 4, 4), 8.0),
 }
 
 
@@ -305,23 +413,6 @@ def test_how_long_a_pause_is_usual_here(pauses, notice_s):
             looks.append(seen(second, engine(steps)))
     told = [s - began for s, (v,) in stalls(looks) if v.state == "firing" and s >= began]
     assert told[0] == notice_s
-
-
-ADVICE = {  # what it came back from by itself → seconds from the last step to the advice to restart
-    "nothing": (HEALTHY, 60, 60),
-    "a stall of 100 s: twice that is waited for": ([*LONG, *[seen(s, engine(9000 + s)) for s in range(200, 300, 5)]], 300, 200),
-    "a quarter of an hour: no longer than twenty minutes": (
-        [*HEALTHY, *frozen(60, 960), *[seen(s, engine(9000 + s)) for s in range(960, 1100, 5)]], 1100, 1200),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("before", "start", "advised_s"), ADVICE.values(), ids=ADVICE)
-def test_a_restart_is_advised_later_than_a_stall_is_noticed(before, start, advised_s):
-    """Noticed at once; acted upon when it has lasted a minute, or longer than what ended by itself."""
-    still = [changed(before[-1], t=T + s) for s in range(start, start + 1300, 5)]
-    said = [(s - start + 5, v) for s, v in stalls([*before, *still]) if s >= start]
-    assert first_firing(said, "0")[0] == 10
-    assert next(s for s, (verdict,) in said if verdict.restart_advised) == advised_s
 
 
 @pytest.mark.parametrize(("model", "after"), [("m", 200), ("n", 60)])
@@ -388,17 +479,3 @@ def test_who_waits_for_kv_from_another_server_is_not_to_be_restarted(fields):
         watch.observe(each)
     assert watch.signals.state == "prefilling"
     assert "wait for KV from another server" in watch.signals.state_text
-
-
-def test_an_operation_that_ended_does_not_count_for_the_next():
-    """Nine minutes of one, a minute of work, and nine of another."""
-    between = [seen(s, engine(2000 + s)) for s in range(600, 660, 5)]
-    looks = [*HEALTHY, *under_way(60, 600), *between, *under_way(660, 1200), *between]
-    said = stalls([changed(look, t=T + 5 * n) for n, look in enumerate(looks)])
-    assert first_firing(said, "0") is None
-
-
-def test_across_lost_time_nothing_is_concluded():
-    """After a clock step the silence begins anew."""
-    said = stalls([*HEALTHY, *frozen(60, 66), *frozen(9000, 9008)])
-    assert first_firing(said, "0") is None

@@ -7,6 +7,7 @@ from tests.detectors.looks import (
     busy,
     engine,
     first_firing,
+    frozen,
     judge,
     seen,
     stalls,
@@ -25,7 +26,9 @@ def behind_idle_gauges(rate, rise, end=400):
 
 IDLE_GAUGES = {
     "as many come as ever, and none is through": (2.0, 2.0, 15.0),
+    "half of them on connections of their own": (2.0, 1.1, 15.0),
     "most reuse their connections: it takes a minute": (2.0, 0.3, 160.0),
+    "ten that should have been through are enough": (1.2, 2.0, 15.0),
     "one in ten seconds: none through is chance for long": (0.1, 0.4, 160.0),
     "nobody comes any more": (2.0, 0.0, None),
 }
@@ -43,6 +46,12 @@ def test_a_hang_behind_idle_gauges(rate, rise, within_s):
         assert second - 95 <= within_s
 
 
+def test_connections_that_pile_up_before_an_idle_engine_are_not_clear():
+    """They may be a hang's first sign, which is told a minute later."""
+    said = stalls([*HEALTHY, *frozen(60, 100, running=0.0, kv=0.0, fds_rise=1.0)])
+    assert [verdict.state for _, (verdict,) in said[-3:]] == ["unknown"] * 3
+
+
 @pytest.mark.parametrize(("steps", "found"), [(0, {"0", "1"}), (10, set())])
 def test_connections_tell_of_an_idle_engine_only_where_none_of_its_server_moves(steps, found):
     """They are the server's: whoever opens them may be served by the other."""
@@ -54,12 +63,12 @@ def test_connections_tell_of_an_idle_engine_only_where_none_of_its_server_moves(
     assert firing == found
 
 
-def waited_for(looks):
+def waited_for(looks, settings=None):
     """What is said of one whose KV another waits for."""
 
     class Asked:
         def __init__(self):
-            self.detector = Detector(Settings())
+            self.detector = Detector(settings or Settings())
 
         def update(self, view):
             return self.detector.update(changed(view, around=Around(waited_for=("decode",))))
@@ -93,6 +102,14 @@ def test_one_that_others_wait_for(looks, expected):
     said = waited_for([*(HEALTHY if len(looks[0].reading.engines) == 1 else ()), *looks])
     found = first_firing(said, "0") or first_firing(said, "1")
     assert (found and (found[0], found[1].cause)) == expected
+
+
+def test_requests_of_its_own_are_given_their_time_though_others_wait():
+    """Whoever is granted longer pauses is granted them here, too."""
+    settings = Settings(notice_seconds=100.0)
+    looks = [*HEALTHY, *still(60, 200, running=4.0, kv=0.3)]
+    found = first_firing(waited_for(looks, settings=settings), "0")
+    assert (found[0], found[1].cause) == (155, "hang")
 
 
 def test_unanswered_canaries_are_told_before_others_have_waited_for_a_minute():

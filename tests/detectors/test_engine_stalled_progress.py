@@ -152,12 +152,14 @@ SET_UP = {"cache_config_info": CACHE | {"kv_offloading_size": "64.0"}}
 NIXL = {"kv_transfers": {"nixl_xfer_time_seconds": 9.0}}
 WAITS = {
     "0.32 and later, its own offload": (FETCHED | OFFLOADED, "admission_deadlock", True),
+    "before, its own offload": (DEFERRED | OFFLOADED, "admission_deadlock", True),
     "its own offload by its configuration alone": (DEFERRED | SET_UP, "admission_deadlock", True),
     "another server, and its own offload": (
         FETCHED | {"kv_transfers": OFFLOADED["kv_transfers"] | NIXL["kv_transfers"]},
         "peer_wait",
         False,
     ),
+    "another server": (FETCHED | NIXL, "peer_wait", False),
     "a connector without a name": (FETCHED, "peer_wait", False),
 }
 
@@ -173,6 +175,16 @@ def test_whether_another_server_is_waited_for(every, fields, cause, advised):
     _, *found = told.first()
     assert found == ["engine_stalled", cause, "page"]
     assert told.advised is advised
+
+
+def test_an_offload_that_loads_slowly_is_no_deadlock():
+    """None runs for two minutes while the KV of all that wait is read from a disk."""
+    looks = healthy(300, 5)
+    for s in range(300, 420, 5):
+        loaded = {"kv_transfers": {"kv_offload_load_bytes": 1e9 * s}}
+        looks.append(seen(s, served(300, running=0.0, waiting=9.0, kv=0.4, **loaded)))
+    told = Told([*looks, *[seen(s, served(s - 120)) for s in range(420, 500, 5)]])
+    assert told.found == []
 
 
 def left(start, end, every, *, running, fds, responses, canary=None):
@@ -206,6 +218,7 @@ def test_clients_that_leave_at_once_leave_an_idle_engine(every, running):
 
 
 STAY = {
+    "they stay": (lambda _: 110, lambda _: 300),
     "more come": (lambda s: 110 + s, lambda _: 300),
     "they give up one by one, each at its own timeout": (lambda s: max(50, 110 - s), lambda s: 300 + min(60, s)),
     "a pool stays open, and a gateway asks for models": (lambda _: 110, lambda s: 300 + s / 5),
@@ -264,6 +277,26 @@ def test_one_witness_is_enough_where_there_is_no_other(fds, responses):
     assert Told(kept).found == []
 
 
+@EVERY
+def test_a_pool_that_goes_on_shrinking_in_a_hang_hides_nothing(every):
+    """Connections of a burst close, two a second, and HTTP is not counted: nobody left with the last step."""
+    looks = [
+        _without(seen(s, served(min(s, 300), running=9.0, kv=0.5), fds=1000 - 2 * s), fds=False, responses=True)
+        for s in range(0, 420, every)
+    ]  # fmt: skip
+    second, *found = Told(looks).first()
+    assert found == ["engine_stalled", "hang", "page"]
+    assert second - 300 <= max(10, 2 * every)
+
+
+def test_clients_that_come_to_an_engine_that_was_left_are_not_served():
+    """All left at once, it reads idle; others connect, and no step serves them."""
+    looks = busy(300, 5, 60.0) + left(300, 420, 5, running=60.0, fds=lambda s: 50 if s < 60 else 50 + s, responses=lambda _: 360)  # fmt: skip
+    second, *found = Told([_without(each, fds=False, responses=True) for each in looks]).first()
+    assert found == ["engine_stalled", "hang", "page"]
+    assert 360 <= second <= 375
+
+
 def _without(look, *, fds, responses):
     server, (one,) = look.reading.server, look.reading.engines
     server = changed(server, process_open_fds=None) if fds else server
@@ -304,6 +337,23 @@ def test_an_engine_that_makes_no_step_after_its_pause_is_told(every):
     assert 930 <= second <= 930 + every
 
 
+def test_a_livelock_goes_on_in_the_next_run_of_the_watcher():
+    """It is told no later than if nobody had restarted it."""
+    looks = healthy(300, 5)
+    later = [
+        seen(s, served(s, done=300, running=3.0, kv=0.4, prompt_tokens=1e6 + s)) for s in range(300, 900, 5)
+    ]  # fmt: skip
+    expected = Told([*looks, *later]).first()
+    first, then, found = Watch("x"), Watch("x"), []
+    for each in [*looks, *later[:20]]:
+        first.observe(each)
+    assert then.restore(first.export_state(), later[20].t) == []
+    for each in later[20:]:
+        found += [(each.t - 1_700_000_000.0, event) for event in then.observe(each)]
+    second, event = found[0]
+    assert (second, event.incident.cause) == (expected[0], "livelock")
+
+
 @pytest.mark.parametrize("away", [60, 300])
 def test_an_engine_that_clients_left_is_idle_after_a_restart_of_the_watcher(away):
     """Some connections were closing before, and more since: that the clients left is not asked again."""
@@ -333,6 +383,17 @@ def test_a_step_counter_and_a_time_of_its_own_are_signs_of_life():
         assert Told(looks).found == [], name
 
 
+def test_what_is_kept_of_another_form_begins_again():
+    """A state file of an older version has no progress in it."""
+    first, then = Watch("x"), Watch("x")
+    for each in healthy(60, 5):
+        first.observe(each)
+    state = first.export_state()
+    del state["engines"]["0"]["progress"]
+    assert then.restore(state, 1_700_000_060.0) == []
+    assert then.observe(changed(seen(60, served(60)))) == []
+
+
 NO_TOKEN = CanaryCall(ok=False, latency_s=10.0, outcome="unanswered")
 
 
@@ -356,23 +417,32 @@ def test_gauges_that_never_moved_prove_no_work(every):
     assert {word for s, word in told.states.items() if 15 <= s < 600} == {"unknown"}
 
 
-FIRST_MET = {  # what shows that somebody waits → seconds until it pages, at one look a second; is a restart advised?
-    "neither a canary nor connections": ({}, 600, 602, False),
-    "a canary": ({"canary": NO_TOKEN}, 30, 30, True),
-    "clients that come": ({"fds": lambda s: 50 + s / 5}, 15, 120, True),
-}
+@EVERY
+def test_gauges_that_never_moved_page_where_connections_are_unknown(every):
+    """Neither a canary nor connections show if anybody waits: a page after ten minutes, and no restart."""
+    told = Told([_without(each, fds=True, responses=True) for each in never_moved(every)])
+    second, *found = told.first()
+    assert found == ["engine_stalled", "hang", "page"]
+    assert 600 <= second <= 600 + 2 * every
+    assert not told.advised
 
 
 @EVERY
-@pytest.mark.parametrize(("shows", "low", "high", "advised"), FIRST_MET.values(), ids=FIRST_MET)
-def test_a_hang_first_met_is_found(every, shows, low, high, advised):
-    """Where nothing shows it a page comes after ten minutes, without advice: the gauges may be left over."""
-    looks = never_moved(every, **shows)
-    told = Told(looks if shows else [_without(each, fds=True, responses=True) for each in looks])
+def test_a_hang_first_met_is_found_by_its_canary(every):
+    told = Told(never_moved(every, canary=NO_TOKEN))
     second, *found = told.first()
     assert found == ["engine_stalled", "hang", "page"]
-    assert low <= second <= high + 2 * (every - 1)
-    assert told.advised is advised
+    assert second <= 30
+    assert told.advised
+
+
+@EVERY
+def test_a_hang_first_met_is_found_by_clients_that_come(every):
+    told = Told(never_moved(every, fds=lambda s: 50 + s / 5))
+    second, *found = told.first()
+    assert found == ["engine_stalled", "hang", "page"]
+    assert second <= 120
+    assert told.advised
 
 
 @EVERY
@@ -394,33 +464,3 @@ def test_a_stop_that_ends_by_itself_is_a_ticket_at_most(every, lasts):
             looks.append(seen(s, served(s, done=300 + done, running=9.0)))
     told = Told(looks)
     assert {event.incident.severity for _, event in told.found} <= {"ticket"}
-
-
-def test_an_offload_that_loads_slowly_is_no_deadlock():
-    """None runs for two minutes while the KV of all that wait is read from a disk."""
-    looks = healthy(300, 5)
-    for s in range(300, 420, 5):
-        loaded = {"kv_transfers": {"kv_offload_load_bytes": 1e9 * s}}
-        looks.append(seen(s, served(300, running=0.0, waiting=9.0, kv=0.4, **loaded)))
-    told = Told([*looks, *[seen(s, served(s - 120)) for s in range(420, 500, 5)]])
-    assert told.found == []
-
-
-@EVERY
-def test_a_pool_that_goes_on_shrinking_in_a_hang_hides_nothing(every):
-    """Connections of a burst close, two a second, and HTTP is not counted: nobody left with the last step."""
-    looks = [
-        _without(seen(s, served(min(s, 300), running=9.0, kv=0.5), fds=1000 - 2 * s), fds=False, responses=True)
-        for s in range(0, 420, every)
-    ]  # fmt: skip
-    second, *found = Told(looks).first()
-    assert found == ["engine_stalled", "hang", "page"]
-    assert second - 300 <= max(10, 2 * every)
-
-
-def test_clients_that_come_to_an_engine_that_was_left_are_not_served():
-    """All left at once, it reads idle; others connect, and no step serves them."""
-    looks = busy(300, 5, 60.0) + left(300, 420, 5, running=60.0, fds=lambda s: 50 if s < 60 else 50 + s, responses=lambda _: 360)  # fmt: skip
-    second, *found = Told([_without(each, fds=False, responses=True) for each in looks]).first()
-    assert found == ["engine_stalled", "hang", "page"]
-    assert 360 <= second <= 375

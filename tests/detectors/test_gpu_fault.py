@@ -34,6 +34,7 @@ FINE = (gpu(), gpu(1))
 FAULTS = {
     "a page fault: the program's": ((gpu(xid_errors=(31,)),), "xid", "ticket"),
     "uncontained: drain and reset": ((gpu(xid_errors=(95,)),), "xid", "page"),
+    "off the bus, by its code": ((gpu(xid_errors=(79,)),), "xid", "page"),
     "off the bus, as the driver says": ((gpu(lost=True),), "gpu_lost", "page"),
     "on a GPU without an engine nobody is woken": (
         (gpu(processes=NOTEBOOK, xid_errors=(95,)),), "xid", "ticket"),
@@ -91,6 +92,11 @@ def test_where_no_server_is_watched_nobody_is_woken():
     assert said(FINE, FINE[:1], FINE[:1], servers=()).severity == "ticket"
 
 
+def test_all_gpus_gone_is_lost_too():
+    """The list is empty where there were two."""
+    assert said(FINE, (), ()).summary.startswith("GPU 0 (and 1 more GPUs): lost")
+
+
 BROKEN = gpu(xid_errors=(31,))
 HIT = {  # the faulty look and the servers of the host → whom it hits, whom to restart
     "on the GPU of a server that is down": ((BROKEN,), [server("a", "GPU-0")], ("a",), ("a",)),
@@ -99,6 +105,9 @@ HIT = {  # the faulty look and the servers of the host → whom it hits, whom to
     "a code of a newer driver": ((gpu(xid_errors=(999,)),), [server("a", "GPU-0")], ("a",), ()),
     "another's GPU": (
         (BROKEN, gpu(1)), [server("a", "GPU-0"), server("b", "GPU-1")], ("a",), ("a",)),
+    "one of several that it runs on": (
+        (gpu(), gpu(1, xid_errors=(31,))), [server("a", "GPU-0", "GPU-1"), server("b", "GPU-2")],
+        ("a",), ("a",)),
     "shared by two, of whom one has survived": (
         (BROKEN,), [server("a", "GPU-0"), server("b", "GPU-0", up=True)], ("a", "b"), ("a",)),
     "nobody knows who of two runs there": ((BROKEN,), [server("a"), server("b")], (), ()),
@@ -107,6 +116,7 @@ HIT = {  # the faulty look and the servers of the host → whom it hits, whom to
     "a note on the GPU of one that is down for reasons of its own": (
         (BROKEN, gpu(1, xid_errors=(63,))), [server("a", "GPU-0"), server("b", "GPU-1")],
         ("a", "b"), ("a",)),
+    "no server at all": ((BROKEN,), [], (), ()),
 }  # fmt: skip
 
 
@@ -158,6 +168,12 @@ def test_of_many_gpus_the_worst_come_first_and_twelve_are_told():
     assert verdict.summary.startswith("GPU 17 (and 19 more GPUs): Xid 95")
     assert [text.split()[1] for text in words(verdict)] == ["17", *map(str, range(11))]
     assert (verdict.severity, len(verdict.evidence_for)) == ("page", 12)
+
+
+def test_spare_rows_that_are_used_up_tell_more_than_rows_that_wait():
+    (verdict,) = looked((gpu(remapped_rows_failed=True, remapped_rows_pending=True),))
+    assert len(verdict.evidence_for) == 1
+    assert "used up" in verdict.summary
 
 
 @pytest.mark.parametrize("processes", [(), None])

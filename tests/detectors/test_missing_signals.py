@@ -1,6 +1,6 @@
 """Whatever a vLLM does not export: no healthy engine is called ill for it, and no illness by another's name."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 
 import pytest
@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from benchmarks.lab.virtual import observations
 from tests.examples import examples
 from vllm_watch.incidents.incident import OPENED, RESOLVED
+from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.observation import ServerSample
 from vllm_watch.watch.host_watch import SiteWatch
 
 ENGINE_FIELDS = (
@@ -56,19 +58,29 @@ def without(observation, removed):
     return replace(observation, reading=reading, **gone["look"])
 
 
-def told(name, removed, from_look=0):
-    """What is told when some signals are gone from a look on."""
-    watch, events = SiteWatch(), []
+def kinds(name, removed, from_look=0):
+    """The kinds of incidents that are opened when some signals are gone from a look on."""
+    watch, opened = SiteWatch(), []
     for number, observation in enumerate(story(name)):
         seen = without(observation, removed) if number >= from_look else observation
-        events += watch.look(seen)
+        opened += [e.incident.kind for e in watch.look(seen) if e.event == OPENED]
     assert watch.failures == {}
-    return events
+    return set(opened)
 
 
-def kinds(name, removed, from_look=0):
-    """The kinds of incidents that are opened."""
-    return {e.incident.kind for e in told(name, removed, from_look) if e.event == OPENED}
+def causes(name, removed, from_look):
+    """The causes that are ever given."""
+    watch, given = SiteWatch(), set()
+    for number, observation in enumerate(story(name)):
+        seen = without(observation, removed) if number >= from_look else observation
+        given |= {each.incident.cause for each in watch.look(seen)}
+    return given
+
+
+def test_the_fields_exist():
+    """A field that was renamed would be removed from nothing."""
+    assert set(ENGINE_FIELDS) <= {field.name for field in fields(EngineSample)}
+    assert set(SERVER_FIELDS) <= {field.name for field in fields(ServerSample)}
 
 
 @pytest.mark.parametrize("name", HEALTHY)
@@ -147,5 +159,4 @@ def test_what_is_not_seen_any_more_has_not_ended(name, gone):
 )
 def test_a_pinned_engine_that_is_seen_in_part_is_not_named_a_slow_one(gone, from_look):
     """Few requests with long contexts take long steps: a restart would cost them, and cure nothing."""
-    events = told("pinning", of_engine(gone), from_look)
-    assert "slow_engine" not in {each.incident.cause for each in events}
+    assert "slow_engine" not in causes("pinning", of_engine(gone), from_look)

@@ -46,6 +46,8 @@ def captured(name, looks=LOOKS_MIN + 1):
     ("capture", "down", "stalled", "collapse", "overload", "memory"),
     [
         ("0.33.0-v1.txt", SEES, SEES, SEES, SEES, SEES),
+        ("0.33.0-v1-dp2.txt", SEES, SEES, SEES, SEES, SEES),
+        ("0.32.0-v1-cpu-idle.txt", SEES, SEES, SEES, SEES, SEES),
         ("0.32.0-v1-cpu-hung.txt", SEES, SEES, SEES, SEES, SEES),
         ("0.33.0-v1-disable-log-stats.txt", PARTLY, BLIND, BLIND, BLIND, PARTLY),
         ("0.11.2-v1-hidden.txt", SEES, SEES, SEES, SEES, SEES),
@@ -117,6 +119,7 @@ def whole(steps, **without):
          "no process_open_fds and no canary so far: a hang of an engine whose gauges read idle is not detected"),
         ({"canary": None}, "engine_stalled", PARTLY, "set `canary.enabled: true`"),
         ({"gpus": None}, "engine_stalled", PARTLY, "no view of the GPUs"),
+        ({"gpus": ()}, "throughput_collapse", PARTLY, "heat, a neighbour on the GPU"),
         ({"counted": False}, "throughput_collapse", PARTLY, "vLLM counts them from 0.6.4 on"),
         ({"counted": False, "inter_token_latency": None}, "throughput_collapse", BLIND, "step times are unknown"),
         ({}, "throughput_collapse", SEES, ""),
@@ -181,3 +184,10 @@ def test_what_is_asked_now_and_then_is_not_missing_in_between(name, seconds):
     assert sights(once)[detector].state == SEES
     longer = [*looks(1), *looks(count + LOOKS_MIN + 2, **{name: None})[1:]]
     assert sights(longer)[detector].state == PARTLY
+
+
+def test_a_server_that_falls_silent_keeps_what_is_known_of_it():
+    """That nothing can be read is the business of engine_down, which sees."""
+    silent = Observation(t=1.8e9, target="x", scrape=OK, reading=None)
+    found = sights([*looks(LOOKS_MIN + 1, waiting=None), silent])
+    assert (found["overload"].state, found["engine_down"].state) == (BLIND, SEES)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.detectors.made_up_engine import Engine, view
-from vllm_watch.detectors.overload import Detector, Settings
+from vllm_watch.detectors.overload import Detector, Queue, Settings, of_queue
 from vllm_watch.samples.observation import ServerSample
 
 CALM = {"running": 40.0, "kv": 0.3}
@@ -76,6 +76,22 @@ def test_half_a_cache_after_a_restart():
     assert Shown().begin_anew(block_size="16", num_gpu_blocks="990").part(600, **CALM).part(120, **FULL).verdict.cause == "demand"  # fmt: skip
 
 
+def test_what_a_demand_does_not_exclude_is_said():
+    """Neither why they wait nor what the cache was; and when both are known, nothing."""
+    (open_,) = Shown().part(120, **FULL).verdict.evidence_against
+    assert open_.text == (
+        "it is unknown whether requests wait for something other than capacity (this vLLM does not report it) "
+        "and whether the KV cache was larger before the last restart, so that may be the cause"
+    )
+    known = Queue(
+        waiting=9.0, running=9.0, running_peak=9.0, usage=0.9, step_tokens=1.0, step_tokens_peak=1.0, deferred=0.0, cache_ratio=1.0,
+        length_ratio=3.0,
+    )  # fmt: skip
+    cause = of_queue(known)
+    assert cause.evidence_against == ()
+    assert "3.0 times as long as usual" in cause.evidence_for[1].text
+
+
 @pytest.mark.parametrize(
     ("says", "found"),
     [
@@ -94,6 +110,11 @@ def test_a_grammar_compiler_that_is_stuck(says, found):
     assert (shown.first is not None and shown.first[1] == "deferred") is found
     assert (shown.verdict.state == "firing") is found
     assert shown.part(300, says=waits(), **CALM).verdict.state == "clear"
+
+
+def test_many_grammars_as_ever_are_no_news():
+    """Ten are always being compiled here."""
+    assert Shown().part(900, says=waits(deferred=10.0), **CALM | {"waiting": 10.0}).first is None
 
 
 def test_a_pause_that_nobody_ends():

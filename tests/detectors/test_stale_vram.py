@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.signals.holders import series
-from tests.signals.holders.series import GIB, T, gpu
+from tests.detectors.looks import T
 from vllm_watch.detectors.base import HostServer, HostView
 from vllm_watch.detectors.stale_vram import HostDetector, Settings
 from vllm_watch.samples.gpu import GpuSample, ProcessSample
@@ -14,14 +13,33 @@ from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.signals.state import sleep_level
 from vllm_watch.watch.host_watch import HostWatch, ServerScrape
 
+GIB = 2**30
+
 
 def core(pid, ppid, *, gib=30, start=T - 80_000, **fields):
-    return series.core(pid, ppid=ppid, gib=gib, create_time=start, **fields)
+    known = {
+        "state": "S",
+        "sm_utilization_ratio": 0.0,
+        "cgroup": "/system.slice/vllm.service",
+        "uid": 1001,
+    }
+    return ProcessSample(
+        pid=pid, name="VLLM::EngineCor", cmdline=("VLLM::EngineCore",), ppid=ppid,
+        used_bytes=gib * GIB, create_time=start, cpu_seconds=1.0, type="compute", **(known | fields),
+    )  # fmt: skip
 
 
-def last(at, servers, seconds):
+def gpu(*processes, index=0):
+    used = sum(p.used_bytes or 0 for p in processes)
+    return GpuSample(
+        index=index, uuid=f"GPU-{index}", memory_total_bytes=80 * GIB, memory_used_bytes=used,
+        processes=processes,
+    )  # fmt: skip
+
+
+def last(at, servers, seconds, settings=None):
     """The verdict of the last look: every 5 s at what `at(second)` gives; `servers(second)`: name → its start, or None."""
-    settings = Settings()
+    settings = settings or Settings()
     judge, users, detector = HolderJudge(settings.limits()), GpuUsers(), HostDetector(settings)
     for second in range(0, seconds, 5):
         starts = servers(second)
@@ -39,7 +57,7 @@ def last(at, servers, seconds):
     return verdict
 
 
-def story(seconds):
+def story(seconds, settings=None):
     """The API server is killed at 60 s; its successor comes at 90 s and answers at 120 s."""
 
     def at(second):
@@ -51,7 +69,7 @@ def story(seconds):
     def servers(second):
         return {"a": T - 80_060 if second < 60 else T + 80 if second >= 120 else None}
 
-    return last(at, servers, seconds)
+    return last(at, servers, seconds, settings)
 
 
 def test_an_orphan_is_named_with_the_engine_that_it_hurts():
@@ -85,6 +103,21 @@ def test_of_a_server_that_is_down_nothing_is_said_to_run():
         "an orphaned worker (VLLM::EngineCore, PID 99, vllm.service) holds"
     )
     assert verdict.summary.endswith(", which a used when last scraped")
+
+
+def test_little_memory_keeps_no_engine_from_starting():
+    """Below a limit there is no ticket; the holder is stale all the same."""
+    settings = Settings(bytes_min=31 * GIB)
+    assert story(300, settings).state == "clear"
+
+
+def no_servers(second):
+    return {}
+
+
+def test_without_gpus_nothing_is_known():
+    """A list without a GPU is not clear."""
+    assert last(lambda _: (), no_servers, 10).state == "unknown"
 
 
 STARTED = {"a": T - 1000, "b": T - 5010}
@@ -159,6 +192,8 @@ def test_all_gpus_must_be_seen_into_to_be_clear(gpus, state):
 
 ONCE = {
     "on a GPU and on its slice": ((held(orphan()), held(orphan(), uuid="MIG-1", parent="GPU-0")), 1),
+    "on two slices of one GPU": (
+        (held(orphan(), uuid="MIG-1", parent="GPU-0"), held(orphan(), uuid="MIG-2", parent="GPU-0")), 1),
     "on two GPUs": ((held(orphan()), held(orphan(), index=1)), 2),
     "two on one GPU": ((held(orphan(), orphan(100)),), 2),
 }  # fmt: skip
@@ -180,13 +215,20 @@ def test_the_largest_come_first_and_eight_are_named():
     assert "39.0 GiB in all" in verdict.summary
 
 
+def test_a_holder_of_which_the_driver_tells_no_size_is_told():
+    verdict = told(held(orphan(gib=None)))
+    assert (verdict.state, verdict.evidence_for[0].value) == ("firing", 0)
+
+
 WHO = {
     "(python3, PID 99, user 7)": {
         "cmdline": ("/usr/bin/python3", "serve.py"),
         "name": "py",
         "uid": 7,
     },
+    "(serve, PID 99, user 0)": {"name": "serve", "uid": 0},
     "(serve, PID 99, pod a)": {"name": "serve", "uid": 7, "place": "pod a"},
+    "(PID 99)": {},
 }
 
 
@@ -198,6 +240,7 @@ def test_by_what_a_holder_is_named(words, fields):
 
 TEXTS = {
     "GPU 0: PID 99: nobody; waits. Do: kill it": held(orphan()),
+    "GPU 0: PID 99, 5 min old: nobody; waits. Do: kill it": held(orphan(age=300.0)),
     "GPU 0: PID 99: nobody; waits": held(orphan(remedy=None)),
     "GPU 0: nobody has it. Do: reset it": held(
         gib=5, unaccounted=Judged(verdict="stale", reason="unaccounted", evidence=("nobody has it",), remedy="reset it")
@@ -263,16 +306,11 @@ def test_a_sleep_as_it_should_be_is_none(healthy):
     assert asleep(**healthy)[1] == []
 
 
-def test_it_is_over_when_it_wakes_or_gives_the_memory_back():
-    events = asleep(lambda second: 75 if second < 600 else 4, seconds=900)[1]
-    assert [each.event for each in events] == ["opened", "updated", "resolved"]
-
-
 def test_a_small_engine_is_measured_by_what_it_held_awake():
     """It asked for a third of the GPU, and keeps that."""
     assert [each.incident.cause for each in asleep(lambda _: 26)[1]] == ["sleeping_engine"]
 
 
-def test_without_gpus_nothing_is_known():
-    """A list without a GPU is not clear."""
-    assert last(lambda _: (), lambda _: {}, 10).state == "unknown"
+def test_it_is_over_when_it_wakes_or_gives_the_memory_back():
+    events = asleep(lambda second: 75 if second < 600 else 4, seconds=900)[1]
+    assert [each.event for each in events] == ["opened", "updated", "resolved"]

@@ -70,17 +70,17 @@ class Told:
         self.events += events
         return events
 
-    @property
-    def first(self):
-        return next(iter(self.scene.servers.values()))
-
-    def until_work(self):
-        """Go on until requests run in every engine of the first server."""
-        while not all(each.num_running for each in self.first.engines):
+    def until_work(self, engine=None):
+        """Go on until requests run in the first server: in every engine of it, or in one."""
+        while not all(each.num_running for each in self._engines(engine)):
             self.until(self.t + 0.05)
 
-    def hang(self):
-        self.first.fault("hang")
+    def _engines(self, engine):
+        engines = next(iter(self.scene.servers.values())).engines
+        return engines if engine is None else engines[engine : engine + 1]
+
+    def hang(self, **which):
+        next(iter(self.scene.servers.values())).fault("hang", **which)
 
     @property
     def watches(self):
@@ -135,7 +135,7 @@ def test_nobody_is_woken_and_a_hang_afterwards_is_found(story, interval_s):
     events = told.until(told.t + FOUND_WITHIN[interval_s])
 
     found = of(events, kind="engine_stalled", cause="hang")
-    first = told.first
+    first = next(iter(told.scene.servers.values()))
     hung = 1 if not first.release.engine_label else len(first.engines)
     assert len(found) == hung
     assert {each["target"] for each in found} == {first.name}
@@ -145,7 +145,9 @@ def test_nobody_is_woken_and_a_hang_afterwards_is_found(story, interval_s):
 
 
 IN_THE_MIDST = [
+    ("sleep_wake", 60),  # before it ever sleeps
     ("sleep_wake", 420),  # between its two sleeps
+    ("pause", 60),
     ("pause", 330),  # half a minute after it was resumed
     ("elastic_scale_up", 150),  # half a minute after the new engines came
     ("rolling_update", 190),  # ten seconds after the update

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.detectors.made_up_engine import Engine, Told, view
+from tests.detectors.made_up_engine import SIGNALS, Engine, Told, view
 from vllm_watch.detectors.throughput_collapse import Detector, Settings
 
 FRESH = {"running": 40.0, "kv": 0.3}
@@ -17,12 +17,15 @@ def fresh(seconds=600, interval=5.0):
 
 
 HEALTHY = {
+    "steady": FRESH,
     "load drops": {"running": 2.0, "kv": 0.015},
     "idle": {"running": 0.0, "kv": 0.0},
+    "three times the load": {"running": 120.0, "kv": 0.9},
     "saturated: the cache is full, requests wait": {"running": 130.0, "kv": 0.99, "waiting": 500.0},
     "longer prompts, few run, requests wait: it computes more than ever": {
         "running": 20.0, "kv": 0.98, "waiting": 50.0, "prompt": 4000.0,
     },
+    "longer outputs": {"running": 60.0, "kv": 0.5, "output": 800.0},
     "steps a tenth longer": {**FRESH, "slow": 1.1},
     "the cache is full of a few, and nobody waits": {"running": 4.0, "kv": 0.95},
     "somebody waits, and the cache is half empty": {"running": 4.0, "kv": 0.5, "waiting": 3.0},
@@ -40,8 +43,14 @@ def test_no_collapse(load, interval):
 
 COLLAPSED = {
     "steps take twice as long": ({**FRESH, "slow": 2.0}, "slow_engine", "page", True),
+    "... and requests wait": (
+        {"running": 130.0, "kv": 0.99, "waiting": 90.0, "slow": 3.0}, "slow_engine", "page", True,
+    ),
     "pages are held by a few who run": (
         {"running": 3.0, "kv": 0.99, "waiting": 60.0}, "kv_pinning", "page", False,
+    ),
+    "... whose steps are short: their tokens account for the pages": (
+        {"running": 3.0, "kv": 0.99, "waiting": 60.0, "slow": 0.5}, "kv_pinning", "page", False,
     ),
     "pages are held by nobody": (
         {"running": 3.0, "kv": 0.99, "waiting": 60.0, "read": 0.03}, "kv_pinning", "page", True,
@@ -81,12 +90,24 @@ def test_a_slowdown_that_creeps_in_does_not_become_the_norm():
     assert found <= 160
 
 
+def test_an_engine_that_falls_idle_while_slow_is_not_known_to_be_well():
+    told = fresh().part(120, **FRESH, slow=3.0)
+    assert told.part(120, running=0.0, kv=0.0).verdict.state == "unknown"
+
+
 def test_one_odd_block_is_no_collapse():
     """However slow: a pause of one look, at any interval."""
     for interval in INTERVALS:
         told = fresh(900, interval).part(interval, **FRESH, slow=20.0)
         told.part(interval, **FRESH)
         assert told.first is None
+
+
+def test_nothing_is_known_at_first():
+    """Until a dozen blocks and 40 seconds of work were seen."""
+    told = Told(Detector(Settings()))
+    assert told.part(30, **FRESH, slow=9.0).verdict.state == "unknown"
+    assert told.part(90, **FRESH, slow=9.0).verdict.state == "clear"
 
 
 def test_another_configuration_is_learnt_anew():
@@ -120,6 +141,25 @@ def test_what_is_not_seen_is_unknown():
     (verdict,) = told.detector.update(view(told.engine.at_s, sample, known=False))
     assert verdict.state == "unknown"
     assert told.part(10, **FRESH).verdict.state == "clear"
+
+
+def test_a_server_that_is_down_is_unknown():
+    """Its engines are known by name, and nothing is said of them."""
+    told = fresh(60)
+    down = replace(view(told.engine.at_s + 5, answered=False), signals=replace(SIGNALS, up=False))
+    assert [(each.engine, each.state) for each in told.detector.update(down)] == [("0", "unknown")]
+
+
+def test_the_throughput_ratio_is_what_it_does_now_by_what_it_did():
+    told = fresh()
+    ratio = told.detector.throughput_ratio
+    assert ratio("0") == pytest.approx(1.0, abs=0.05)
+    told.part(60, **FRESH, slow=2.0)
+    assert ratio("0") == pytest.approx(0.5, abs=0.05)
+    told.part(60, running=3.0, kv=0.99, waiting=60.0)
+    assert ratio("0") < 0.3
+    assert ratio("7") is None
+    assert Detector(Settings()).throughput_ratio("0") is None
 
 
 def test_lost_time_is_remembered_until_the_next_reading():
@@ -158,6 +198,31 @@ def test_a_slow_engine_that_more_and_more_requests_wait_in_pages(interval):
     told.part(60, **(FRESH | {"slow": 2.5, "running": 60.0, "kv": 0.5}))
     told.part(120, **(FRESH | {"slow": 2.5, "running": 100.0, "kv": 0.8}))
     assert (told.verdict.cause, told.verdict.severity) == ("slow_engine", "page")
+
+
+SIBLINGS = {
+    "the others are well": (
+        1.0,
+        "2 other engines are as fast as before (step time 1.0 times the usual): only this one is slow",
+    ),
+    "all are slow": (3.0, "a shared part is slow"),
+}
+
+
+@pytest.mark.parametrize(("slow", "said"), SIBLINGS.values(), ids=SIBLINGS)
+def test_siblings_tell_whether_it_is_one_rank_or_what_all_share(slow, said):
+    """Ranks of one server are the same hardware with the same model."""
+    detector, engines = Detector(Settings()), [Engine("0"), Engine("1"), Engine("2")]
+    for turn in range(132):
+        late = turn >= 120
+        samples = [
+            e.run(5, **FRESH, slow=(3.0 if e is engines[0] else slow) if late else 1.0)
+            for e in engines
+        ]
+        verdicts = detector.update(view(engines[0].at_s, *samples))
+    evidence = (*verdicts[0].evidence_for, *verdicts[0].evidence_against)
+    assert verdicts[0].state == "firing"
+    assert any(said in each.text for each in evidence)
 
 
 def test_a_small_loss_that_stays_is_a_ticket_within_the_hour():

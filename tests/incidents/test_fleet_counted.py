@@ -8,8 +8,10 @@ from tests.detectors.looks import OK, T, seen, silent
 from tests.incidents.test_fleet import told
 from tests.told import made, said
 from vllm_watch.incidents.fleet import Fleet
-from vllm_watch.samples.observation import ProcessState
+from vllm_watch.samples.observation import Call, ProcessState
 from vllm_watch.samples.target import WATCHER
+
+NO_ANSWER = Call(outcome="read_timeout", error="said read_timeout")
 
 
 class Hand:
@@ -67,15 +69,20 @@ COUNTED = {  # looks before t0 is called down, (when and how it is then), is the
     "more than half": ([(0, "01234", ""), (100, "012", WAY)], {}, True),
     "a minute before": ([ANSWERED, (50, "12", WAY), (100, "0", WAY)], {}, True),
     "more than a minute before": ([ANSWERED, (49, "12", WAY), (100, "0", WAY)], {}, False),
+    "silent for longer, looked at again": ([ANSWERED, (40, "12", WAY), (100, "012", WAY)], {}, False),
     "back meanwhile, and silent again": ([ANSWERED, (40, "12", WAY), (80, "12", ""), (100, "012", WAY)], {}, True),
     "its process has ended": ([ANSWERED, (100, "01", WAY), (100, "2", WAY, {"process": ProcessState(pid=7, alive=False)})], {}, False),
     "its process had ended, by an earlier look": (
         [ANSWERED, (100, "01", WAY), (100, "2", WAY, {"process": ProcessState(pid=7, alive=False)}), (105, "2", WAY)], {}, True),
+    "its process lives": ([ANSWERED, (100, "01", WAY), (100, "2", WAY, {"process": ProcessState(pid=7, alive=True)})], {}, True),
+    "whether its process lives is not known": ([ANSWERED, (100, "01", WAY), (100, "2", WAY, {"process": ProcessState(pid=7)})], {}, True),
     "its health answers": ([ANSWERED, (100, "01", WAY), (100, "2", WAY, {"health": OK})], {}, False),
+    "its health is silent, too": ([ANSWERED, (100, "01", WAY), (100, "2", WAY, {"health": NO_ANSWER})], {}, True),
     "it answers with an error": ([ANSWERED, (100, "01", WAY), (100, "2", "http")], {}, False),
     "it is disconnected": ([ANSWERED, (100, "01", WAY), (100, "2", "disconnected")], {}, True),
     "the watcher could not ask meanwhile": ([ANSWERED, (100, "012", WAY), (105, "2", "watcher")], {}, True),
     "... but its health was heard": ([ANSWERED, (100, "012", WAY), (105, "2", "watcher", {"health": OK})], {}, False),
+    "... nor was its health": ([ANSWERED, (100, "012", WAY), (105, "2", "watcher", {"health": NO_ANSWER})], {}, True),
     "others silent for long, whom the watcher could not ask meanwhile": (
         [(0, "345", ""), (5, "345", WAY), (490, "012", ""), (500, "345", "watcher"), (505, "345", WAY), (590, "012", WAY)],
         {"at": 650}, True),
@@ -90,6 +97,7 @@ COUNTED = {  # looks before t0 is called down, (when and how it is then), is the
     "... but refused from the start": ([(100, "012", "refused")], {"way": "refused"}, False),
     "... and one in another way": ([(100, "01", WAY), (100, "2", "connect_timeout")], {}, False),
     "... and one of them more than a minute later": ([(100, "01", WAY), (161, "2", WAY)], {"at": 170}, False),
+    "... and one of them a minute later": ([(100, "01", WAY), (160, "2", WAY)], {"at": 170}, True),
     "... but one of them has": ([(0, "2", ""), (100, "012", WAY)], {}, False),
     "it has never answered, the others have": ([(0, "12", ""), (100, "012", WAY)], {}, False),
     "nobody could ever ask it": ([(0, "123", ""), (100, "123", WAY)], {"way": "watcher"}, False),
@@ -140,6 +148,18 @@ def test_what_was_told_before_the_third_is_told_anew_as_milder():
     assert {tuple(each["related"]) for each in events[1:]} == {(events[0]["id"],)}
 
 
+def test_who_was_down_before_for_a_reason_of_his_own_is_not_held():
+    """Its server answered, and badly: the others that fall silent do not excuse it."""
+    hand = Hand()
+    hand.look(0, "01234")
+    hand.look(50, "4", "http", down(4, 50, cause="engine_dead"))
+    hand.look(100, "0123", WAY)
+    events = hand.fall(105, "0123")
+    assert "t4" not in {each["target"] for each in events}
+    assert commons(events)[-1]["related"] == ["down-0-1", "down-1-1", "down-2-1", "down-3-1"]
+    assert hand.shown(4).severity == "page"
+
+
 def test_it_is_over_when_the_last_of_their_troubles_is():
     """Not with the first: until then the common trouble may come again."""
     hand = fallen()
@@ -185,17 +205,6 @@ def test_who_is_let_go_when_most_are_back(cause, way, told_alone):
     assert brief(events) == ([("updated", "t3", "page")] if told_alone else [])
 
 
-def test_what_is_said_of_mixed_outages():
-    """Only where every connection is refused does something there live for sure."""
-    for way, names in (("refused", "refused"), ("read_timeout", "")):
-        hand = Hand()
-        hand.look(0, "0123")
-        hand.look(100, "012", "refused")
-        hand.look(100, "3", way)
-        (common, _) = hand.fall(105, "0", "refused")
-        assert "".join(each["name"] for each in common["evidence"]["against"]) == names
-
-
 def test_most_must_be_back_for_half_a_minute_at_a_stretch():
     """A short return does not count."""
     hand = fallen()
@@ -228,10 +237,14 @@ def test_one_look_without_an_answer_releases_nobody():
 
 
 DELAYS = {  # (second, by how much a look was late) → what is said of it as they fall at second 205
+    "none": ([], None),
     "one that is worth a word": ([(200, 2.04)], 2.0),
+    "too little": ([(200, 1.96)], None),
     "the larger of two": ([(195, 3.0), (200, 7.0)], 7.0),
+    "the larger of two, earlier": ([(195, 7.0), (200, 3.0)], 7.0),
     "as large again, and later": ([(140, 7.0), (180, 7.0)], 7.0),
     "a larger one that is over for long": ([(100, 7.0), (190, 3.0)], 3.0),
+    "one a minute before": ([(145, 7.0)], 7.0),
     "one more than a minute before": ([(144, 7.0)], None),
 }  # fmt: skip
 
@@ -247,6 +260,27 @@ def test_which_delay_of_our_own_is_told(delays, said_s):
     (common, _) = hand.fall(205, "0")
     late = [each for each in common["evidence"]["for"] if each["name"] == "watcher_late"]
     assert [each["value"] for each in late] == ([] if said_s is None else [said_s])
+
+
+def test_whether_those_that_answer_share_a_host_with_the_silent():
+    """Only who has answered lately and is not silent speaks against us; who fell with them does not, though back."""
+    hand = Hand(share=0.3)
+    hand.look(0, "8", host="a")
+    hand.look(1000, "012345", host="a")
+    hand.look(1000, "67", host="b")
+    hand.look(1100, "0123", WAY, host="a")
+    hand.look(1100, "7", WAY, process=ProcessState(pid=7, alive=False), host="b")
+    hand.fall(1105, "0123", host="a")
+    against = commons(hand.told)[-1]["evidence"]["against"]
+    assert [(each["name"], each["value"]) for each in against] == [("targets_answering", 3.0)]
+    assert against[0]["text"] == "3 targets still answer, some of them on the same hosts (a)"
+    hand.look(1110, "0", host="a")
+    hand.look(1110, "5", WAY, host="b")
+    (_, common) = hand.fall(1115, "5", host="b")
+    assert common["evidence"]["against"][0]["value"] == 2.0
+    assert common["summary"].startswith("5 of 8 targets fell silent")
+    where = {each["name"]: each["text"] for each in common["evidence"]["for"]}["hosts"]
+    assert where == "they are on 2 hosts, which share only the network to them"
 
 
 def test_one_that_joins_is_waited_for():
@@ -268,6 +302,14 @@ def test_one_that_joins_is_waited_for():
 
 class TestForgotten:
     """A target that is no longer watched."""
+
+    def test_it_is_not_counted_any_more(self):
+        """Half of those that answered are more than half of those that are left."""
+        hand = Hand()
+        hand.look(0, "012345")
+        hand.look(100, "012", WAY)
+        hand.fleet.forget("t5", T)
+        assert commons(hand.fall(105, "0"))
 
     def test_only_its_own_incident_goes(self):
         """The others stay held, and whoever joins later is told of them alone."""
@@ -294,14 +336,10 @@ class TestForgotten:
         events = hand.look(105, "1", WAY, down(1, 105))
         assert brief(events) == [("opened", WATCHER, "page"), ("opened", "t1", "ticket")]
 
-
-def test_who_was_down_before_for_a_reason_of_his_own_is_not_held():
-    """Its server answered, and badly: the others that fall silent do not excuse it."""
-    hand = Hand()
-    hand.look(0, "01234")
-    hand.look(50, "4", "http", down(4, 50, cause="engine_dead"))
-    hand.look(100, "0123", WAY)
-    events = hand.fall(105, "0123")
-    assert "t4" not in {each["target"] for each in events}
-    assert commons(events)[-1]["related"] == ["down-0-1", "down-1-1", "down-2-1", "down-3-1"]
-    assert hand.shown(4).severity == "page"
+    def test_without_a_common_trouble_nothing_else_happens(self):
+        """Also of one that was never looked at."""
+        hand = Hand()
+        hand.look(0, "0123")
+        hand.fleet.forget("t9", T)
+        hand.fleet.forget("t0", T)
+        assert (hand.fleet.incidents, hand.told) == ((), [])

@@ -128,8 +128,10 @@ def in_the_midst(second=120):
 
 STARTS = {  # what is kept, and how long nobody watched
     "at once": {},
+    "after an hour": {"away_s": 3600.0},
     "the clock was set back": {"clock_s": -3600.0},
     "the clock was set forward": {"clock_s": 3600.0},
+    "killed before the fleet was written": {"fleet": False},
     "as a previous release has left it, an hour ago": {"fleet": False, "away_s": 3600.0},
 }
 
@@ -185,6 +187,20 @@ def test_news_of_a_page_stays_one_where_the_others_answered_since(answered, seve
     assert [each.incident.severity for each in site.fleet.take(look, "h", [news])] == [severity]
 
 
+@pytest.mark.parametrize("fleet", [True, False])
+def test_an_incident_of_one_target_is_as_it_was(fleet):
+    """No more than half are silent: a restart holds nothing back."""
+    site = Site().to(60)
+    site.ways = dict.fromkeys(EVERY[:2], "read_timeout")
+    site.to(120)
+    before, shown = len(site.told), site.shown()
+    assert set(shown.values()) == {("page", True)}
+    site = site.restarted(fleet=fleet)
+    assert site.shown() == shown
+    assert site.to(site.second + 60).shown() == shown
+    assert site.told[before:] == []
+
+
 def test_who_is_silent_at_the_first_scrape_waits_for_the_others():
     """Killed as they fell, before any was judged; the first to be scraped again may be one of many, or alone."""
     site = Site().to(60)
@@ -196,6 +212,18 @@ def test_who_is_silent_at_the_first_scrape_waits_for_the_others():
     assert pages(together.to(110).told) == [WATCHER]
     alone.to(110)
     assert (pages(alone.told), brief(alone.told)[0]) == (["t0"], ("opened", "t0", "ticket"))
+
+
+def test_who_fell_with_them_and_is_judged_after_the_restart_is_held_as_well():
+    """Nobody watched for longer than the minute in which they fell."""
+    site = Site().to(60)
+    site.ways = dict.fromkeys(EVERY[:3], "read_timeout")
+    site.to(75)
+    assert pages(site.told) == [WATCHER]
+    site.ways = dict(SILENT)
+    site = site.restarted(away_s=200.0)
+    site.to(site.second + 100)
+    assert site.shown() == HELD
 
 
 def test_targets_that_were_removed_meanwhile_are_not_waited_for():

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.told import made, told
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents import incident
 from vllm_watch.incidents.incident import (
@@ -114,6 +115,19 @@ def test_whose_restart_is_advised(one, target, advised):
     assert one.advises_restart_of(target) is advised
 
 
+def test_an_end_withdraws_the_advice():
+    """Nobody restarts a server for what is over."""
+    end = incident.ended(FAULT, T + 9, "healthy")
+    assert (end.open, end.resolved_t, end.resolution) == (False, T + 9, "healthy")
+    assert (end.firing, end.restart_advised, end.advises_restart_of("a")) == (False, False, False)
+
+
+def test_the_end_is_the_first_good_look():
+    """What recovered first ended then; what was cut off ends with its record."""
+    assert incident.ended(STALL, T + 90, "healthy").ended_t == T + 40
+    assert incident.ended(FAULT, T + 90, "superseded").ended_t == T + 90
+
+
 def test_a_line_of_an_earlier_version_is_read():
     """It had no phase and no worst: it is an active incident that began as it was opened."""
     line = incident.published(IncidentEvent(OPENED, T, FAULT))
@@ -129,8 +143,7 @@ def test_a_line_of_an_earlier_version_is_read():
     )
 
 
-def test_an_end_withdraws_the_advice():
-    """Nobody restarts a server for what is over."""
-    end = incident.ended(FAULT, T + 9, "healthy")
-    assert (end.open, end.resolved_t, end.resolution) == (False, T + 9, "healthy")
-    assert (end.firing, end.restart_advised, end.advises_restart_of("a")) == (False, False, False)
+def test_nothing_but_the_event_may_be_known():
+    """Then it is told since when it is known."""
+    (event,) = made(told(UPDATED, T + 7))
+    assert (event.incident.opened_t, event.incident.updated_t) == (T + 7, T + 7)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.told import said
 from vllm_watch.detectors.base import Evidence, Verdict
-from vllm_watch.incidents.incident import Incident
+from vllm_watch.incidents.incident import Incident, identity
 from vllm_watch.incidents.lifecycle import Lifecycle, Moment
 
 T = 1_700_000_000.0
@@ -74,6 +74,35 @@ class Story:
         ]
 
 
+def test_an_event_is_what_was_published():
+    """Exactly the keys of the contract, and numbers that JSON knows."""
+    evidence = Evidence(name="n", value=float("nan"), unit="s", expected=1.0, text="t")
+    found = stall(evidence_for=(evidence,), restart_advised=True)
+    (event,) = Story().look(found).events
+
+    assert json.loads(json.dumps(event, allow_nan=False)) == {
+        "t": T,
+        "event": "opened",
+        "id": identity("x", "0", "engine_stalled", T),
+        "target": "x",
+        "engine": "0",
+        "kind": "engine_stalled",
+        "cause": "hang",
+        "severity": "page",
+        "summary": "s",
+        "evidence": {
+            "for": [{"name": "n", "value": None, "unit": "s", "expected": 1.0, "text": "t"}],
+            "against": [],
+        },
+        "restart_advised": True,
+        "phase": "active",
+        "began": T,
+        "ended": None,
+        "worst": None,
+        "requests_lost": None,
+    }
+
+
 def test_one_problem_is_one_incident():
     """It opens once, however long it lasts, and ends when it was quiet for half a minute."""
     story = Story().look(stall(), times=10).look(stall("clear"), times=20)
@@ -83,6 +112,15 @@ def test_one_problem_is_one_incident():
         (80, "resolved", "engine_stalled", "healthy"),
     ]
     assert story.lifecycle.incidents == ()
+
+
+def test_what_comes_and_goes_is_one_incident():
+    """A sign within the quiet time goes on with the same incident."""
+    story = Story().look(stall(), times=2)
+    for _ in range(5):
+        story.look(stall("clear"), times=5).look(stall())
+    assert {event for _, event, _ in story.told[1:]} == {"recovering", "updated"}
+    assert len({each["id"] for each in story.events}) == 1
 
 
 def test_what_comes_back_stays_open_for_longer_each_time():
@@ -95,6 +133,46 @@ def test_what_comes_back_stays_open_for_longer_each_time():
     last = story.events[-1]
     assert (last["event"], last["times"]) == ("resolved", 6)
     assert last["t"] - last["ended"] == 240
+
+
+def test_after_a_quiet_day_it_is_a_first_time_again():
+    story = Story(step=30.0)
+    for _ in range(3):
+        story.look(stall()).look(stall("clear"), times=2900)
+    assert [event for _, event, *_ in story.told] == ["opened", "recovering", "resolved"] * 3
+    assert {each.get("times", 1) for each in story.events} == {1}
+
+
+def test_at_slow_scrapes_three_looks_must_be_quiet():
+    """One look in 30 s: half a minute would be a single one."""
+    story = Story(step=30.0).look(stall(), times=3).look(stall("clear"), times=10)
+    assert story.told[-1] == (180, "resolved", "engine_stalled", "healthy")
+
+
+def test_unknown_changes_nothing():
+    """Neither does it open, nor does time without knowledge count as quiet."""
+    assert Story().look(stall("unknown"), times=99).told == []
+    story = Story().look(stall()).look(stall("unknown"), times=99)
+    assert story.told == [(0, "opened", "engine_stalled")]
+    story.look(stall("clear"), times=3).look(stall("unknown"), times=99)
+    assert story.told[1:] == [(500, "recovering", "engine_stalled")]
+
+
+def test_another_process_means_restarted():
+    """The end says how it came about."""
+    story = Story().look(stall()).look(stall("clear"), times=9, moment=RESTARTED)
+    assert story.told[-1][-1] == "restarted"
+
+
+def test_what_an_older_release_kept_of_an_incident_is_read():
+    """It knew of another process since; nobody asks that any more."""
+    lifecycle = Story().look(stall()).lifecycle
+    state = json.loads(json.dumps(lifecycle.export_state()))
+    (followed,) = state["followed"]
+    followed["found_life"], followed["incident"]["outlived"] = [1.0, 0], True
+    again = Lifecycle("x")
+    again.restore(state, ("engine_stalled",))
+    assert again.export_state() == lifecycle.export_state()
 
 
 def test_an_engine_that_the_server_no_longer_has():
@@ -219,6 +297,13 @@ def test_severity_only_grows():
     assert [e["severity"] for e in story.events] == ["ticket", "page"]
 
 
+def test_what_stands_beside_is_linked():
+    """A GPU fault and the crash it causes are two incidents, and only the cause pages."""
+    story = Story().look(gpu_fault()).look(gpu_fault(), down())
+    fault, crash = story.events
+    assert (crash["related"], crash["severity"]) == ([fault["id"]], "ticket")
+
+
 def test_a_cause_that_is_seen_later():
     """The effect learns of it, and pages no more."""
     story = Story().look(down()).look(down(), gpu_fault(), times=9)
@@ -226,6 +311,12 @@ def test_a_cause_that_is_seen_later():
     assert fault["related"] == [crash["id"]]
     assert (linked["event"], linked["id"]) == ("updated", crash["id"])
     assert (linked["related"], linked["severity"]) == ([fault["id"]], "ticket")
+
+
+def test_a_cause_that_does_not_page_leaves_the_page_to_the_effect():
+    """Somebody must be told that users suffer."""
+    story = Story().look(gpu_fault(severity="ticket")).look(down())
+    assert story.events[-1]["severity"] == "page"
 
 
 def of_host(severity="page", *concerns):
@@ -283,6 +374,27 @@ def test_a_hosts_incident_is_linked_with_what_it_leads_to_on_its_servers():
     story.look(fault).look(fault, beside=others[:1]).look(fault, beside=others)
     assert [e.get("related", []) for e in story.events] == [[], ["down-a"], ["down-a", "down-b"]]
     assert {e["severity"] for e in story.events} == {"page"}
+
+
+def test_whom_a_finding_concerns_follows_every_look():
+    """The record says it, and what was kept of it; another server to restart is news."""
+    story = Story().look(replace(gpu_fault(), concerns=("a",), restart_targets=("a",)))
+    story.look(replace(gpu_fault(), concerns=("a", "b"), restart_targets=("b",)))
+    (now,) = story.lifecycle.incidents
+    assert (now.concerns, now.restart_targets, len(story.events)) == (("a", "b"), ("b",), 2)
+    again = Lifecycle("x")
+    again.restore(json.loads(json.dumps(story.lifecycle.export_state())), ("gpu_fault",))
+    assert again.incidents == (now,)
+
+
+def test_an_open_incident_shows_the_newest_numbers():
+    """Events are few; the record follows every look."""
+    story = Story().look(stall()).look(replace(stall(), summary="no step for 99 s"))
+    assert len(story.events) == 1
+    assert story.lifecycle.incidents[0].summary == "no step for 99 s"
+    assert story.lifecycle.incidents[0].firing
+    story.look(stall("clear"))
+    assert [each.firing for each in story.lifecycle.incidents] == [False]
 
 
 # --- troubles that follow each other
@@ -343,9 +455,6 @@ def test_what_waited_opens_only_on_what_is_so_now():
     assert [kind for _, _, kind in story.told] == ["throughput_collapse"]
 
 
-CLEAR = stall("clear")
-
-
 def test_the_worst_is_remembered_with_its_time():
     """Not the first number, and not the last."""
 
@@ -353,9 +462,22 @@ def test_the_worst_is_remembered_with_its_time():
         one = Evidence(name="quiet_seconds", value=seconds, unit="s")
         return stall(measure=seconds, evidence_for=(one,))
 
-    story = Story().look(quiet(10.0)).look(quiet(44.0)).look(quiet(20.0)).look(CLEAR, times=9)
+    story = (
+        Story().look(quiet(10.0)).look(quiet(44.0)).look(quiet(20.0)).look(stall("clear"), times=9)
+    )
     worst = story.events[-1]["worst"]
-    assert (worst["t"], worst["measure"], worst["evidence"]["value"]) == (T + 5, 44.0, 44.0)
+    assert (
+        worst["t"],
+        worst["measure"],
+        worst["evidence"]["value"],
+        worst["evidence"]["unit"],
+    ) == (T + 5, 44.0, 44.0, "s")
+
+
+def test_trouble_began_before_it_was_told():
+    """A detector says since when it sees it."""
+    story = Story().look(times=4).look(stall(since_seconds=12.0))
+    assert story.events[0]["began"] == T + 20 - 12
 
 
 def ranks(*engines, **fields):
@@ -424,32 +546,6 @@ def test_a_trouble_that_fires_again_is_judged_anew_in_full():
     names = ("id", "cause", "severity", "summary", "restart_advised", "began", "times")
     assert tuple(story.events[-1][name] for name in names) == known
     assert story.events[-1]["worst"]["measure"] == 2.0
-
-
-def test_unknown_changes_nothing():
-    """Neither does it open, nor does time without knowledge count as quiet."""
-    assert Story().look(stall("unknown"), times=99).told == []
-    story = Story().look(stall()).look(stall("unknown"), times=99)
-    assert story.told == [(0, "opened", "engine_stalled")]
-    story.look(stall("clear"), times=3).look(stall("unknown"), times=99)
-    assert story.told[1:] == [(500, "recovering", "engine_stalled")]
-
-
-def test_a_cause_that_does_not_page_leaves_the_page_to_the_effect():
-    """Somebody must be told that users suffer."""
-    story = Story().look(gpu_fault(severity="ticket")).look(down())
-    assert story.events[-1]["severity"] == "page"
-
-
-def test_whom_a_finding_concerns_follows_every_look():
-    """The record says it, and what was kept of it; another server to restart is news."""
-    story = Story().look(replace(gpu_fault(), concerns=("a",), restart_targets=("a",)))
-    story.look(replace(gpu_fault(), concerns=("a", "b"), restart_targets=("b",)))
-    (now,) = story.lifecycle.incidents
-    assert (now.concerns, now.restart_targets, len(story.events)) == (("a", "b"), ("b",), 2)
-    again = Lifecycle("x")
-    again.restore(json.loads(json.dumps(story.lifecycle.export_state())), ("gpu_fault",))
-    assert again.incidents == (now,)
 
 
 def test_what_a_release_without_families_kept_is_read():

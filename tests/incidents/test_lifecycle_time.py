@@ -23,6 +23,7 @@ from vllm_watch.incidents import relations
 from vllm_watch.incidents.incident import ACTIVE, RECOVERING
 from vllm_watch.incidents.lifecycle import Lifecycle
 from vllm_watch.samples.engine import EngineSample
+from vllm_watch.signals import stored
 
 CLEAR = stall("clear")
 
@@ -44,6 +45,13 @@ def test_three_usual_looks_must_be_quiet_but_three_minutes_are_enough(step, seco
     assert end(Story(float(step)).look(stall(), times=4).look(CLEAR, times=20)) == seconds
 
 
+def test_one_late_look_makes_no_slow_scrape():
+    """Its minute counts for an eighth of what is usual."""
+    story = Story().look(stall(), times=20)
+    story.now += 55.0
+    assert end(story.look(CLEAR, times=20)) == 30
+
+
 def test_an_incident_that_recovers_says_when_it_will_be_over():
     """A look that knows nothing puts it off by as much."""
     story = Story().look(stall(), times=10).look(CLEAR)
@@ -51,6 +59,16 @@ def test_an_incident_that_recovers_says_when_it_will_be_over():
     story.look(CLEAR).look(stall("unknown"), times=2).look(CLEAR)
     assert story.lifecycle.incidents[0].closes_t == T + 90
     assert story.look(CLEAR, times=20).told[-1][0] == 90
+
+
+def test_a_pause_that_was_over_meanwhile_begins_anew():
+    """Two of twenty seconds within a collapse are not one of forty."""
+    story = Story().look(collapse())
+    for _ in range(3):
+        story.look(collapse(), stall(), times=5).look(collapse(), CLEAR)
+    assert opened(story) == ["throughput_collapse"]
+    story.look(collapse(), stall(), times=7)
+    assert opened(story)[1:] == ["engine_stalled"]
 
 
 def counted(failed, restarts=0):
@@ -150,10 +168,22 @@ def test_trouble_that_flickers_lasts_on():
     assert (third.recurring.times, third.recurring.told) == (3, False)
 
 
+def test_where_its_processes_stand_is_said_of_the_incident_that_was_asked_about():
+    """Another one that is open learns nothing of it."""
+    story = Story().look(stall(), gpu_fault())
+    (name,) = (each.id for each in story.lifecycle.incidents if each.kind == "engine_stalled")
+    story.lifecycle.note_stacks(name, "They wait in a collective.")
+    assert {each.kind: each.stacks for each in story.lifecycle.incidents} == {
+        "engine_stalled": "They wait in a collective.", "gpu_fault": "",
+    }  # fmt: skip
+
+
 TWO = {"0": 0, "1": 0}
 LIVES = {  # what is found, the counters then and as it is well again → how it ended
+    "an engine whose counters were not read": (stall, {}, TWO, "healthy"),
     "an engine beside one that began anew": (stall, TWO, {"0": 0, "1": 1}, "healthy"),
     "an engine that began anew": (stall, TWO, {"0": 1, "1": 0}, "restarted"),
+    "a server": (down, TWO, TWO, "healthy"),
     "a server of which an engine began anew": (down, TWO, {"0": 0, "1": 1}, "restarted"),
 }  # fmt: skip
 
@@ -164,6 +194,15 @@ def test_whose_counters_tell_of_a_restart(kind, then, now, resolution):
     story = Story().look(kind(), moment=replace(MOMENT, restarts=then))
     story.look(kind("clear"), times=9, moment=replace(MOMENT, restarts=now))
     assert story.told[-1][-1] == resolution
+
+
+def test_what_was_kept_in_another_form_is_left_out():
+    """It is damage to whoever reads it, and changes nothing of what is known."""
+    kept = Story().look(stall()).lifecycle.export_state()
+    story = Story().look(gpu_fault())
+    with pytest.raises(stored.DAMAGE):
+        story.lifecycle.restore(kept | {"version": kept["version"] - 1}, ("engine_stalled",))
+    assert [each.kind for each in story.lifecycle.incidents] == ["gpu_fault"]
 
 
 failing = partial(verdict, "engine_failing", cause="aborts", severity="ticket")
@@ -221,6 +260,13 @@ def test_a_page_that_stays_is_told_however_long_its_troubles_were():
     assert not story.lifecycle.incidents[0].recurring.told
 
 
+def test_another_cause_is_no_more_of_the_same():
+    """It is told, though the kind is the same."""
+    story = episodes(Story(), 2).look(verdict("engine_stalled", cause="rank_wait"))
+    (other,) = story.lifecycle.incidents
+    assert (other.recurring.times, other.recurring.told) == (3, False)
+
+
 def test_a_cause_that_is_known_only_later_each_time_is_the_same():
     """It opens without a cause, hangs, and then waits for a rank: every time the same, and news at doubling distances."""
     story = Story(step=15.0)
@@ -258,18 +304,27 @@ def test_what_stayed_away_for_a_day_is_a_first_time():
     assert story.lifecycle.incidents[0].recurring is None
 
 
-def test_another_cause_is_no_more_of_the_same():
-    """It is told, though the kind is the same."""
-    story = episodes(Story(), 2).look(verdict("engine_stalled", cause="rank_wait"))
-    (other,) = story.lifecycle.incidents
-    assert (other.recurring.times, other.recurring.told) == (3, False)
+def test_a_cause_that_is_learnt_later_is_counted_with_its_family():
+    """A collapse opens without a cause, and is known as slow at the next look: that family came twice before."""
+    story = episodes(Story(), 2, made=partial(collapse, cause="slow_engine"))
+    story.look(collapse()).look(collapse(cause="slow_engine"))
+    (third,) = story.lifecycle.incidents
+    assert (third.times, third.recurring.times, third.recurring.told) == (3, 3, True)
 
 
-def test_where_its_processes_stand_is_said_of_the_incident_that_was_asked_about():
-    """Another one that is open learns nothing of it."""
-    story = Story().look(stall(), gpu_fault())
-    (name,) = (each.id for each in story.lifecycle.incidents if each.kind == "engine_stalled")
-    story.lifecycle.note_stacks(name, "They wait in a collective.")
-    assert {each.kind: each.stacks for each in story.lifecycle.incidents} == {
-        "engine_stalled": "They wait in a collective.", "gpu_fault": "",
-    }  # fmt: skip
+def test_flickering_is_one_time():
+    """Trouble that is gone for less than ten seconds has not come back."""
+    story = Story()
+    for _ in range(6):
+        story.look(stall(), times=3).look(stall("clear"))
+    assert story.lifecycle.incidents[0].recurring is None
+
+
+def test_what_recurs_outlives_the_watcher():
+    story = episodes(Story(), 2)
+    second = story.events[-1]["id"]
+    again = Lifecycle("x")
+    again.restore(json.loads(json.dumps(story.lifecycle.export_state())), ("engine_stalled",))
+    story.lifecycle = again
+    story.look(stall())
+    assert again.incidents[0].recurring.earlier == second

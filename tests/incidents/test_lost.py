@@ -69,6 +69,19 @@ def test_what_fails_beyond_the_usual_is_lost():
     assert server.look(well=False, error=40.0).since(mark) == 38
 
 
+def test_an_incident_begins_before_it_is_opened():
+    server = Server().look(20)
+    server.look(3, well=False, error=10.0)
+    assert server.since(server.mark(ago_s=3 * SECOND)) == 30
+    assert server.since(server.mark()) == 0
+
+
+def test_what_ends_after_it_is_not_lost():
+    server = Server().look(20)
+    mark = server.mark()
+    assert server.look(5, well=False, stop=9.0).since(mark) == 0
+
+
 UNKNOWN = {
     "a counter that is not there": ({"ends": None}, {}),
     "what runs is not known as it ends": ({"running": None}, {"anew": True}),
@@ -88,6 +101,14 @@ def test_unknown_is_not_none_lost(lacking, then):
     elif "error" in then:
         server.look(error=then["error"], well=False)
     assert server.since(mark) is None
+
+
+def test_another_server_in_its_place_makes_it_unknown():
+    """Counters that fall without a new process: what was counted before is of another one."""
+    server = Server().look(20, error=1.0)
+    mark = server.mark()
+    server.ends = dict.fromkeys(server.ends, 0.0)
+    assert server.look(well=False).since(mark) is None
 
 
 def test_it_outlives_the_watcher():

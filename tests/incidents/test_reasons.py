@@ -1,15 +1,17 @@
 """Why an incident is critical or a warning, and whether a restart helps: one sentence each, for every reader."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from tests.export.demo_board import event
-from tests.incidents.test_lifecycle import FOUR, Story, collapse, gpu_fault, ranks, stall
+from tests.incidents.test_lifecycle import FOUR, Story, collapse, gpu_fault, overload, ranks, stall
 from tests.told import made
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.detectors.consequences import OWN_PAST, Shift, explained, fulfilled
-from vllm_watch.incidents import reasons
+from vllm_watch.incidents import reasons, way
+from vllm_watch.incidents.lifecycle import Lifecycle
 from vllm_watch.incidents.way import LOWERED, extended
 
 RULE = Evidence(name="rule", value="slow", text="steps take 1.4 times as long as usual")
@@ -35,11 +37,37 @@ def test_each_change_is_a_step_with_its_rule_and_evidence():
     assert (opened.evidence, opened.against) == ((SLOWER.text,), (FEW.text,))
 
 
+def test_a_page_that_people_were_told_of_does_not_become_milder():
+    story = Story().look(collapse()).look(collapse(**FOUND | {"severity": "ticket"}), times=4)
+    story.look(collapse(**FOUND | {"cause": "thermal_throttle"}), times=4)
+    assert one(story).severity == one(story).way[-1].severity
+
+
 def test_a_page_that_is_kept_says_so():
     story = Story().look(stall(severity="page")).look(stall(severity="ticket", restart_advised=True))  # fmt: skip
     (_, kept) = one(story, "engine_stalled").way
     assert (kept.severity, kept.restart_advised) == ("page", True)
     assert "stays critical" in kept.changes[0]
+
+
+def test_one_more_of_the_same_says_who_told_it():
+    story = Story()
+    for _ in range(2):
+        story.look(stall(), times=12).look(stall("clear"), times=84)
+    story.look(stall())
+    third = one(story, "engine_stalled")
+    assert "not notified again" in third.way[-1].changes[0]
+
+
+def test_it_is_bounded_and_outlives_the_watcher():
+    story = Story()
+    for _ in range(40):
+        story.look(stall(), times=3).look(stall("clear"), times=3)
+    steps = one(story, "engine_stalled").way
+    assert (len(steps), steps[0].event) == (way.STEPS_MAX, "opened")
+    again = Lifecycle("x")
+    again.restore(json.loads(json.dumps(story.lifecycle.export_state())), ("engine_stalled",))
+    assert again.incidents[0].way == steps
 
 
 T = 1_763_700_000.0
@@ -141,3 +169,11 @@ def test_the_fleet_is_named_where_many_fell_silent():
     (opened,) = Story().look(stall()).lifecycle.incidents
     shown = replace(opened, severity="ticket", related=("engine_down-1-common",))
     assert "engine_down-1-common is critical for all of them" in reasons.of_severity(shown)
+
+
+def test_evidence_against_the_cause_is_no_reason_for_the_severity():
+    """An overload lists what it could not exclude; that is not why it is a warning."""
+    (one,) = (
+        Story().look(overload(evidence_against=(FOUND["evidence_against"][1],))).lifecycle.incidents
+    )
+    assert "nobody waits" not in reasons.of_severity(one)

@@ -7,8 +7,11 @@ import pytest
 from tests.incidents.test_lifecycle import MOMENT, T, collapse, stall
 from vllm_watch.incidents.lifecycle import Lifecycle
 from vllm_watch.incidents.states import States
+from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.observation import Call, Observation, Reading
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.signals.state import health_ratio
+from vllm_watch.watch.watch import Watch
 
 
 class Engine:
@@ -50,6 +53,31 @@ def test_a_trouble_that_flickers_for_half_an_hour_shows_one_state(step, ill, wel
     assert len(engine.changes) <= 3
 
 
+class Flickers:
+    """A detector that finds a stall at every second look."""
+
+    def __init__(self):
+        self.looks = 0
+
+    def update(self, _view):
+        self.looks += 1
+        return [stall() if self.looks % 2 else stall("clear")]
+
+
+def test_the_daemon_and_routers_see_one_state_of_a_trouble_that_flickers():
+    """Through the whole judgement, half an hour at a look every five seconds: the state and the number change once."""
+    watch, shown, numbers = Watch("x", detectors={"engine_stalled": Flickers()}), [], []
+    for look in range(360):
+        sample = EngineSample(engine="0", generation_tokens=float(look), requests_running=2.0)
+        reading = Reading(vllm=True, engines=(sample,))
+        watch.observe(Observation(t=T + 5.0 * look, target="x", scrape=Call(outcome="ok"), reading=reading))  # fmt: skip
+        engine = watch.signals.engines["0"]
+        shown.append((engine.state, watch.signals.state))
+        numbers.append(health_ratio(engine.state, engine.throughput_ratio))
+    assert set(shown) == {("stalled", "stalled")}
+    assert set(numbers) == {0}
+
+
 def test_a_look_that_cannot_be_judged_keeps_the_state():
     engine = Engine().look(collapse(), times=3).look(collapse("unknown"), times=3, raw="unknown")
     assert engine.changes == ["collapsed"]
@@ -66,6 +94,11 @@ def test_the_state_leaves_ten_seconds_after_the_trouble_and_with_its_process():
 def test_the_worse_of_two_troubles_is_shown():
     engine = Engine().look(collapse(), times=2).look(collapse(), stall(since_seconds=40.0), times=8)
     assert engine.shown[-1] == "stalled"
+
+
+@pytest.mark.parametrize("raw", ["down", "starting", "sleeping"])
+def test_what_signals_know_for_reasons_of_their_own_stays(raw):
+    assert Engine().look(stall(), times=2, raw=raw).changes == [raw]
 
 
 def test_routers_get_the_number_of_the_state():

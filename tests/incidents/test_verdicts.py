@@ -7,8 +7,9 @@ import pytest
 from vllm_watch.detectors.base import CLEAR, FIRING, Verdict
 from vllm_watch.incidents import verdicts
 from vllm_watch.incidents.verdicts import NO_RESTART, OwnRestart, RestartNews
-from vllm_watch.samples.observation import StartFailure
+from vllm_watch.samples.observation import Call, Observation, StartFailure
 from vllm_watch.signals.records import EngineSignals, TargetSignals
+from vllm_watch.watch.watch import Watch
 
 FAILED = StartFailure(
     failure="kv_cache_too_small", deterministic=True, root_cause_line="ValueError: x",
@@ -39,6 +40,21 @@ def test_added_to_what_is_found(kind):
 def test_not_added(verdict, failed):
     """To nothing that is well, to nothing that a log does not explain, and not without a log."""
     assert list(verdicts.with_log([verdict], failed)) == [verdict]
+
+
+def observation(t, failed):
+    return Observation(
+        t=t, target="llama", monotonic_s=t, scrape=Call(outcome="refused", error="refused"), start_failure=failed,
+    )  # fmt: skip
+
+
+def test_a_start_that_never_succeeds_is_explained():
+    """The whole pipeline: half an hour of refusals open an incident, and the log says why."""
+    watch = Watch("llama")
+    events = [each for n in range(400) for each in watch.observe(observation(1e9 + 5 * n, FAILED))]
+    opened = next(each.incident for each in events if each.incident.kind == "engine_down")
+    assert "its log reports: the KV cache is too small" in opened.summary
+    assert opened.evidence_for[-1].value == "kv_cache_too_small"
 
 
 OLD = TargetSignals(
@@ -74,6 +90,12 @@ def missing(why):
     return own
 
 
+def test_nothing_is_changed_where_nothing_is_restarted():
+    """Every verdict passes as it is."""
+    given = [verdict("engine_down"), verdict("overload", "clear")]
+    assert OwnRestart().judged(SILENT, given) == given
+
+
 WHILE_IT_RESTARTS = {
     "it is gone": (SILENT, "engine_down", "unknown"),
     "it hangs while it ends": (OLD, "engine_stalled", "unknown"),
@@ -91,6 +113,11 @@ WHILE_IT_RESTARTS = {
 def test_while_it_restarts(signals, kind, state):
     """What an end and a start look like is not known to be trouble; everything else is."""
     assert states(begun(), signals, verdict(kind)) == [state]
+
+
+def test_what_is_over_is_over():
+    """A clear verdict closes what was open, also meanwhile."""
+    assert states(begun(), SILENT, verdict("engine_down", "clear")) == ["clear"]
 
 
 def test_the_new_process_is_judged_from_its_first_look_on():
@@ -127,8 +154,3 @@ def test_a_restart_that_was_given_up_leaves_nothing():
     own = begun()
     own.follow(NO_RESTART, OLD)
     assert states(own, SILENT, verdict("engine_down")) == ["firing"]
-
-
-def test_what_is_over_is_over():
-    """A clear verdict closes what was open, also meanwhile."""
-    assert states(begun(), SILENT, verdict("engine_down", "clear")) == ["clear"]

@@ -164,7 +164,6 @@ def obstacle(flags: Flags, model: Model, batched_tokens: int) -> str | None:
 
 
 def _block_obstacle(model: Model, ranks: int, release: Release) -> str | None:
-    """Return why the checkpoint's fp8 blocks rule out this split."""
     block = model.weight_block
     if block is None or ranks == 1:
         return None

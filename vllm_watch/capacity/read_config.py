@@ -481,7 +481,6 @@ _OPTIONAL = (
 
 
 def _refuse_wrong_values(config: Config) -> None:
-    """Refuse sizes of a wrong kind."""
     for key in (*_NUMBERS, *_NUMBERS_OR_LISTS):
         value = config.get(key)
         each_layer = isinstance(value, list | tuple) and key in _NUMBERS_OR_LISTS
@@ -495,7 +494,6 @@ def _refuse_wrong_values(config: Config) -> None:
 
 
 def _refuse_unless(value: Any, kind: type, key: str, named: str) -> None:
-    """Refuse a value of another kind."""
     if value and not isinstance(value, kind):
         raise WatchError(f"{key}: {_said(value)} is not {named}", _REMEDY)
 

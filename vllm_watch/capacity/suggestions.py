@@ -52,13 +52,11 @@ def suggestions(plan: Plan) -> tuple[Suggestion, ...]:
 
 
 def _refusal(plan: Plan) -> str:
-    """Return why vLLM would not start with this split."""
     wanted = f"these flags want {plan.gpus_needed} GPUs and there are {plan.machine.count}"
     return plan.obstacle or wanted
 
 
 def _but(flags: Flags, name: str, value: Any) -> Flags:
-    """Return the flags with one changed."""
     changed: dict[str, Any] = {name: value}
     return replace(flags, **changed)
 
@@ -81,13 +79,11 @@ def _utilization(plan: Plan) -> Iterator[Change]:
 
 
 def _length_little(plan: Plan) -> Iterator[Change]:
-    """Suggest a slightly shorter context."""
     if plan.longest >= plan.settings.max_model_len * _HARDLY_SHORTER:
         yield from _shorter(plan)
 
 
 def _length(plan: Plan) -> Iterator[Change]:
-    """Suggest a much shorter context."""
     if plan.longest < plan.settings.max_model_len * _HARDLY_SHORTER:
         yield from _shorter(plan)
 
@@ -173,7 +169,6 @@ def _tensor_parallel(plan: Plan) -> Iterator[Change]:
 
 
 def _shares_heads(plan: Plan, ranks: int) -> bool:
-    """Return True if this many ranks can split the heads."""
     heads, shared = plan.model.num_attention_heads, plan.model.num_key_value_heads
     return not heads % ranks and not max(ranks, shared) % min(ranks, shared)
 
@@ -190,7 +185,6 @@ def _weights(plan: Plan) -> Iterator[Change]:
 
 
 def _cache_bytes(plan: Plan) -> Iterator[Change]:
-    """Suggest a cache size that holds one request."""
     flags = plan.settings.flags
     if flags.kv_cache_memory_bytes is None:
         return
@@ -256,7 +250,6 @@ _WAYS: tuple[Callable[[Plan], Iterator[Change]], ...] = (
 
 
 def _gib(size: float) -> str:
-    """Return the size in GiB, with two decimals."""
     return f"{size / GIB:.2f}"
 
 

@@ -302,7 +302,6 @@ def _lines(
     columns: int,
     colours: bool,
 ) -> list[str]:
-    """Return the lines."""
     head = _verdict(plan, name)
     if colours:
         head = f"{_GOOD if plan.fits else _BAD}{head}{_END}"

@@ -100,7 +100,6 @@ def _print(line: Text, width: int) -> None:
 
 
 def _parts(url: str, status: Status, width: int) -> list[Text]:
-    """Return the panels that are not empty."""
     rows = top_rows.arranged(top_rows.Curves().rows(status), "urgency", "")
     ill = sum(bool(row.target.incidents) for row in rows)
     shown = rows[: max(ill, _ENGINES_MAX)]

@@ -147,7 +147,6 @@ class Failures:
         self._follow(at_s, kv, kv_before)
 
     def _trimmed(self, at_s: float, now: Ends) -> Ends:
-        """Return the growth in the window."""
         looks, window = self._looks, None
         while looks[1][0] <= at_s - WINDOW_SECONDS:
             rest = growth(looks[1][1], now)

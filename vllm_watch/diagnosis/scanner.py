@@ -85,7 +85,6 @@ _LOOKED_FOR_VLLM = 2000  # after this many lines, only lines with keywords are c
 
 
 def _site(line: bytes) -> bytes | None:
-    """Return the `file.py:line` that logged this message. Return None for errors."""
     at = line.find(b".py:", 0, _SITE_BYTES)
     if at < 0:
         return None

@@ -105,7 +105,7 @@ def of_queue(reports: Reports) -> Silence | None:
 
 
 HELD_WAITING_MIN, HELD_RUNNING_MIN, HELD_RATIO, ROOM_RATIO = 10, 16, 4, 0.5
-"""A queue is held back if so many requests wait, so many ran at once before, so many times fewer run now, and this share of the KV cache is free (vLLM #53130)."""
+"""Limits of a queue that is held back: requests that wait, requests that once ran, their ratio to those that run now, and the share of the KV cache in use (vLLM #53130)."""
 
 
 def held_back(reports: Reports) -> Silence | None:

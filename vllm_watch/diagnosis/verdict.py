@@ -47,7 +47,6 @@ _BY_WORDS = rule(UNKNOWN, rank=Rank.MESSAGE)
 
 
 def _refusals(scanner: Scanner) -> str:
-    """Return a sentence about the last refused request, or ""."""
     last = [lines.clean(each) for each in scanner.last]
     found = ((at, _REFUSED.search(each)) for at, each in reversed(list(enumerate(last))))
     at, code = next(((at, each[1]) for at, each in found if each), (0, None))
@@ -78,7 +77,6 @@ def _remark(scanner: Scanner) -> Finding | None:
 
 
 def _critical_at_the_end(scanner: Scanner) -> tuple[int, str] | None:
-    """Return the first critical error after the last answered request."""
     found = None
     for back, raw in enumerate(reversed(scanner.last)):
         text = lines.clean(raw)
@@ -92,28 +90,24 @@ def _critical_at_the_end(scanner: Scanner) -> tuple[int, str] | None:
 
 
 def _ended_critically(life: Life, line: tuple[int, str]) -> Diagnosis:
-    """Diagnose a critical error after which no request was answered."""
     text = "It came up, and no line after this one shows an answer. No rule knows this error."
     see = Fix("see whether the process still runs, and the driver's own report", "dmesg -T | tail -50")  # fmt: skip
     return life.unknown("a critical error was reported right before the log ends", text, line, (see,))  # fmt: skip
 
 
 def _queue(life: Life, found: Silence) -> Diagnosis:
-    """Diagnose requests that wait without being admitted."""
     text = f"{found.running} requests are running and {found.waiting} waiting in the last report, and none was admitted since {found.since} ({(found.seconds or 0) / 60:.0f} minutes). The engine works, and this log does not show why they wait: long answers may hold all places or the KV cache."  # fmt: skip
     fixes = (Fix("see whether the running requests have a limit of tokens (max_tokens), and how many may run at once (--max-num-seqs)"), Fix("watch the queue and the KV cache", "curl -s http://HOST:8000/metrics | grep -E 'num_requests_|cache_usage'"))  # fmt: skip
     return life.unknown("no error in this log, but requests wait and none is admitted", text, (found.number, found.line), fixes)  # fmt: skip
 
 
 def _held_back(life: Life, found: Silence) -> Diagnosis:
-    """Diagnose a queue beside an engine that has room."""
     text = f"{found.running} requests are running and {found.waiting} waiting in the last report, more run at once before, and most of the KV cache is free: something other than memory holds the others back. Requests that wait for a grammar, for KV of another server or for the offloading connector (deferred) may take the places of --max-num-seqs."  # fmt: skip
-    fixes = (Fix("see what they wait for", "curl -s http://HOST:8000/metrics | grep num_requests_waiting"), Fix("if nothing is admitted any more, restart the engine, and let fewer requests in, or raise --max-num-seqs"))  # fmt: skip
+    fixes = (Fix("see the reasons for which they wait", "curl -s http://HOST:8000/metrics | grep num_requests_waiting"), Fix("if nothing is admitted any more, restart the engine, and let fewer requests in, or raise --max-num-seqs"))  # fmt: skip
     return life.unknown("requests wait, although the engine has room", text, (found.number, found.line), fixes)  # fmt: skip
 
 
 def _stopped(life: Life, text: str) -> Diagnosis:
-    """Diagnose a server that was stopped on request."""
     text = f"{text} It was stopped on request (line {life.stopped})."
     text += " The errors after it follow from the stop." if life.failed_after_stop else ""
     return life.diagnosis(HEALTHY, 0.9, "nothing failed; it was stopped on request", text)
@@ -260,20 +254,12 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     of_variant = None if variant is None else variant.deterministic
     answers = (told.deterministic, of_variant, root.rule.deterministic)
     sure = next((each for each in answers if each is not None), failure.deterministic)
-    started = life.ready or life.serving or root.rule.rank >= Rank.SYMPTOM
-    unseen = (root.rule.failure == memory.OOM and phase is None) or not life.of_a_start
     place = _place(slug, root)
     at = (root.number, root.line) if warned is None else warned
     unclear = slug in (serving.BUG, compiling.COMPILE) and root.rule.rank < Rank.SYMPTOM
     before = _came_first(life, root, warned) if waits else ""
-    parts = (
-        _sentence(sentence),
-        before,
-        told.explanation,
-        place,
-        why,
-        life.caution if unclear else "",
-    )
+    caution = life.caution if unclear else ""
+    parts = (_sentence(sentence), before, told.explanation, place, why, caution)
     return Diagnosis(
         failure=slug,
         confidence=round(confidence * ratio, 2),
@@ -285,8 +271,16 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
         facts=life.facts.complete(),
         ready=life.ready,
         fatal=_is_fatal(life, root, failure),
-        deterministic_start_failure=sure and not (started or unseen) and confidence >= _SURE,
+        deterministic_start_failure=_fails_again(life, root, phase, sure=sure)
+        and confidence >= _SURE,
     )
+
+
+def _fails_again(life: Life, root: Finding, phase: int | None, *, sure: bool) -> bool:
+    """Return True if the log shows a start, and each start fails in the same way."""
+    started = life.ready or life.serving or root.rule.rank >= Rank.SYMPTOM
+    unseen = (root.rule.failure == memory.OOM and phase is None) or not life.of_a_start
+    return sure and not (started or unseen)
 
 
 def _came_first(life: Life, root: Finding, warned: tuple[int, str] | None) -> str:
@@ -441,7 +435,6 @@ def _serving(scanner: Scanner, life: Life) -> Diagnosis:
 
 
 def _no_tokens(scanner: Scanner, life: Life) -> Diagnosis:
-    """Diagnose requests without tokens at the end of the log."""
     number, raw = scanner.reports.last or (scanner.lines, b"")
     idle = scanner.reports.idle
     last = "The last report has" if idle == 1 else f"The last {idle} reports have"
@@ -451,7 +444,6 @@ def _no_tokens(scanner: Scanner, life: Life) -> Diagnosis:
 
 
 def _none_accepted(scanner: Scanner, life: Life) -> Diagnosis:
-    """Diagnose drafts of which the model accepts none."""
     text = f"The last {scanner.none_accepted} reports of speculative decoding have drafted tokens and accepted none. Either the drafts or the model's own outputs are wrong, and each step costs more than without drafts."  # fmt: skip
     fixes = (Fix("check the answers, and start once without --speculative-config to compare"),)
     return life.unknown("no error in this log, but no drafted token is accepted", text, fixes=fixes)

@@ -173,7 +173,6 @@ def _brings_token(request: web.Request) -> bool:
 
 
 def _names(request: web.Request) -> frozenset[str]:
-    """Return the subject alternative names of the client's certificate."""
     secure = request.transport.get_extra_info("ssl_object") if request.transport else None
     certificate = secure.getpeercert() if isinstance(secure, ssl.SSLObject) else None
     found = (certificate or {}).get("subjectAltName", ())

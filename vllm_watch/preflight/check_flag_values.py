@@ -85,7 +85,6 @@ def _is_readable_integer(text: str) -> bool:
 
 
 def _drafter_tokens(text: str) -> int | None:
-    """Return num_speculative_tokens of a --speculative-config."""
     try:
         found = json_text.read(text)
     except ValueError:
@@ -253,7 +252,6 @@ def _json(facts: Facts) -> Iterator[Finding]:
 
 
 def _pairs(facts: Facts) -> Iterator[Finding]:
-    """Find flags that need or exclude each other."""
     command, values = facts.command, _values(facts)
     if command.switch("enable-auto-tool-choice") and "tool-call-parser" not in command.flags:
         yield from _finding(_status(facts), "--enable-auto-tool-choice needs --tool-call-parser", Fix("name the parser of the model's family", command.shown(tool_call_parser="PARSER")))  # fmt: skip

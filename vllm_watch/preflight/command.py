@@ -300,7 +300,6 @@ def _of_config(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _changed(words: tuple[str, ...], start: int, name: str, value: str) -> tuple[str, ...]:
-    """Set a flag at its last place, which counts, and remove the others."""
     found = [each for each in _read(words[start:], start) if each.name == name]
     if not found:
         return (*words, f"--{name}", value) if value else (*words, f"--{name}")

@@ -227,7 +227,6 @@ async def note_reload(journal: Journal, actor: str, source: str, old: Config, ne
 
 
 def _reload_diff(old: Config, new: Config) -> tuple[str, str]:
-    """Return the old and new values of changed keys."""
     before, after = dict(_leaves(_plain(old), "")), dict(_leaves(_plain(new), ""))
     changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     return _values_text(before, changed), _values_text(after, changed)

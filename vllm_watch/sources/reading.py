@@ -388,6 +388,5 @@ def _why_not_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> s
 
 
 def _product_of(names: Iterable[str]) -> str | None:
-    """Return the product's name."""
     names = tuple(names)
     return next((product for prefix, product in _PREFIXES if any(name.startswith(prefix) for name in names)), None)  # fmt: skip

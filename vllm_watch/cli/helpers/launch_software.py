@@ -53,7 +53,6 @@ def _prefixes(found: Path) -> list[Path]:
 
 
 def _shebang(found: Path) -> Path | None:
-    """Return the Python that the script's first line names."""
     try:
         with regular_file.opened(found) as file:
             first = file.read(_SHEBANG_BYTES_MAX).partition(b"\n")[0]

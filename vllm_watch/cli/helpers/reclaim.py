@@ -158,7 +158,6 @@ OTHERS_SHOWN = 8
 
 
 def _block(plan: Plan, patience: Patience, folder: Path | None) -> str:
-    """Return the plan's text."""
     first = plan.victims[0]
     judged = first.holder.judged
     lines = [
@@ -187,7 +186,6 @@ def _block(plan: Plan, patience: Patience, folder: Path | None) -> str:
 
 
 def _result(plan: Plan, outcome: Outcome) -> str:
-    """Return the result."""
     lines = []
     for gpu in outcome.release.gpus:
         used = f"GPU {gpu.index}: {size(gpu.before_bytes)} used before, {size(gpu.after_bytes)} now"
@@ -208,12 +206,10 @@ def _result(plan: Plan, outcome: Outcome) -> str:
 
 
 def _refusal(refused: Refusal) -> str:
-    """Return cause and remedy."""
     return f"vllm-watch: {refused.cause}\n  → {refused.remedy}"
 
 
 def _as_json(plan: Plan, outcome: Outcome, folder: Path | None) -> dict[str, Any]:
-    """Return the published JSON."""
     ended = {each.pid: each for each in outcome.ended}
     return {
         "freed": outcome.freed,

@@ -156,7 +156,7 @@ FAILURES = (
                 when=when(r"(?:[Ss]hapes?|[Ss]izes?|\bM\b|\bN\b|\bK\b).{0,40}should (?:have|be).{0,80}\d|incompatible dimensions"),
                 sentence="a kernel does not take the sizes that it was given",
                 why="Settings such as --block-size, or the model's own sizes, decide them; else the kernel of this release does not know such a model. The compiler is not at fault.",
-                cures=(cure("leave --block-size out", None, when(seen=r"block.size|block_size")), cure("try a later release of vLLM, or another attention backend"), cure("see the warnings before it: one may say why this kernel was chosen")),
+                cures=(cure("leave --block-size out", None, when(seen=r"block.size|block_size")), cure("try a later release of vLLM, or another attention backend"), cure("read the warnings before it: one may name the setting that chose this kernel")),
             ),
             Variant(
                 when=when(r"PassManager|Triton compilation failed|triton\.compiler|failed to legalize"),

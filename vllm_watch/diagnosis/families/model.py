@@ -48,7 +48,6 @@ def is_of_no_release(text: str) -> bool:
 
 
 def _unknown_flag(text: str, facts: Facts) -> Told:
-    """Return the unknown flags and their replacements."""
     if found := _KEYWORD.search(text):
         fix = Fix(f"drop {found[1]}, or check its spelling")
         return Told(f"The argument is {found[1]}.", (fix,))
@@ -152,7 +151,6 @@ _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 
 def _rank(text: str, facts: Facts) -> Told:
-    """Suggest a sufficient LoRA rank."""
     found = _RANK.search(text)
     if not found:
         return Told()

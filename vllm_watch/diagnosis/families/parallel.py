@@ -27,7 +27,6 @@ _PORT = re.compile(r"(?:'[^']*', |(?:[\d.]{7,15}|\]|(?<!\.p)[a-z*]):)(\d{2,5})\b
 
 
 def _too_few_gpus(text: str, facts: Facts) -> Told:
-    """Return the numbers of requested and available GPUs."""
     if found := _RANK.search(text):
         return Told(f"Local rank {found[1]} needs {int(found[1]) + 1} devices, and the process has {found[2]}.")  # fmt: skip
     found = _WORLD.search(text) or _SIZE.search(text) or _LOCAL.search(text)
@@ -42,7 +41,6 @@ def _too_few_gpus(text: str, facts: Facts) -> Told:
 
 
 def _not_dividing(text: str, facts: Facts) -> Told:
-    """Suggest the largest smaller power of two that divides this dimension."""
     if groups := _GROUPS.search(text):
         return _whole_groups(int(groups[1]), int(groups[2]), facts.get("tensor_parallel_size"))
     found = _HEADS.search(text) or _DIVIDES.search(text)
@@ -76,7 +74,6 @@ def _power_of_two(most: int) -> int:
 
 
 def _rendezvous(text: str, facts: Facts) -> Told:
-    """Return NCCL's own last error, or the address that could not be reached."""
     found, last = _ADDRESS.search(text), _LAST_ERROR.search(text)
     if last is not None:
         return Told(f"NCCL's own last error: {last[1]}.")
@@ -88,7 +85,6 @@ def _rendezvous(text: str, facts: Facts) -> Told:
 
 
 def _ray_status(text: str, facts: Facts) -> Told:
-    """Compare the GPUs of an idle Ray cluster with the requested ones."""
     idle, wanted = facts.get("ray_gpus_idle"), sum(map(float, _BUNDLE.findall(text)))
     if not isinstance(idle, float) or wanted <= idle:
         return Told()
@@ -97,7 +93,6 @@ def _ray_status(text: str, facts: Facts) -> Told:
 
 
 def _port(text: str, facts: Facts) -> Told:
-    """Return the port."""
     found = _PORT.search(text)
     if not found:
         return Told()

@@ -41,7 +41,6 @@ MEANING = {
 
 
 def _xid(text: str, facts: Facts) -> Told:
-    """Return the Xid and its meaning."""
     if "SXid" in text:
         return Told("An SXid is of an NVSwitch, not of a GPU.")
     limit = facts.get("config_max_model_len")
@@ -56,7 +55,6 @@ def _xid(text: str, facts: Facts) -> Told:
 
 
 def _context(text: str, facts: Facts) -> Told:
-    """Return the length of the request and the limit."""
     found = _LONG.search(text)
     if not found:
         return Told()

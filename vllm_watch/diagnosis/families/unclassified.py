@@ -253,12 +253,12 @@ MEANINGS = (
         when=when(r"::\w{1,60}\(\) expected at most \d+ argument\(s\) but received \d+"),
         sentence="a compiled extension and the Python code that calls it are of different builds",
         why="A development build, or files of another build that were left over.",
-        cures=(cure("install one release anew, in an empty environment", "python -m venv NEW; NEW/bin/pip install vllm", when(r"expected at most")),),
+        cures=(cure("install one release again, in an empty environment", "python -m venv NEW; NEW/bin/pip install vllm", when(r"expected at most")),),
     ),
     Variant(
         when=when(r"[Ww]aiting for baton release"),
         sentence="a process waits for the lock file of a build that another process began or left behind",
-        why="If that process is gone, the others wait for ever, and the engine reports only that they do not answer.",
+        why="If that process is gone, the others wait forever, and the engine reports only that they do not answer.",
         cures=(cure("stop the engine, delete the lock file that the line names, and start again", None, when(r"baton")),),
     ),
     Variant(
