@@ -226,11 +226,8 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     if waits and warned is None and (silent := _start_stalled(life)) is not None:
         return silent
     phase, sentence = (life.phase or None), None
-    if (
-        slug == memory.OOM
-        and re.search(memory.PINS, root.before)
-        and "ried to alloc" not in root.text
-    ):
+    pins = slug == memory.OOM and re.search(memory.PINS, root.before)
+    if pins and "ried to alloc" not in root.text:
         return _unknown(life, root)  # it asked for memory of the host
     if slug == memory.OOM:
         served = life.ready or life.serving
