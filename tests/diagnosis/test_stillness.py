@@ -16,6 +16,8 @@ NCCL = "(Worker_TP0 pid=5) INFO 03-07 10:00:30 [pynccl.py:111] vLLM is using ncc
 STOP = "(APIServer pid=1) INFO 03-07 10:05:00 [launcher.py:254] [shutdown] API server: shutdown triggered\n"
 LATER = "(APIServer pid=1) INFO 05-17 10:{}:00 [x.py:1] Route: /health\n"
 
+DIED = "ERROR 01-16 17:16:49 [core_client.py:605] Engine core proc EngineCore_DP0 died unexpectedly, shutting down client.\n"
+
 
 def report(at: str, prompt: float, generation: float, running: int, waiting: int = 0) -> str:
     """A line about throughput."""
@@ -39,6 +41,8 @@ STORIES = {
     "a queue that moves": (WORKS + "".join(report(f"10:{n}:00", float(n == 30), 5.4, 1, 14) for n in range(25, 40)), "healthy"),
     "a queue beside free room": (READY + report("10:00:00", 900.0, 80.0, 29, 92) + "".join(report(f"10:0{n}:00", 900.0, 0.5, 4, 480) for n in (1, 2)), "unknown"),
     "a queue of a server of few places": (READY + report("10:00:00", 900.0, 80.0, 4, 92) + "".join(report(f"10:0{n}:00", 900.0, 8.0, 4, 480) for n in (1, 2)), "healthy"),
+    "a script that ends after its answers": ("Processed prompts: 100%|##| 4/4 [00:00<00:00]\n" + DIED, "benign_warning_noise"),
+    "a script whose second call dies": ("Processed prompts: 100%|##| 4/4 [00:00<00:00]\nAdding requests:   0%|  | 0/4 [00:00<?]\n" + DIED, "engine_dead"),
     "the log ends while it works": (WORKS, "healthy"),
     "one report of nothing": (HUNG, "healthy"),
     "it was asked to stop": (HUNG + STOP + LATER.format("09"), "healthy"),

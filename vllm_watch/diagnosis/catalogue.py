@@ -69,7 +69,7 @@ IGNORED = (
 
 _COMPLAINTS = ("rror:", "FAILED", "ailed", "annot ", "refused", "not permitted", "format error", "denied", "exceeds ", "must ", "Missing ", "CMake Error", "ould not", "[error]")  # fmt: skip
 
-NOTED = frozenset(("nccl_debug", "wsl", "ignored_fields", "no_offload", "prompts_done"))
+NOTED = frozenset(("nccl_debug", "wsl", "ignored_fields", "no_offload"))
 """Marks that conditions may require."""
 
 MARKS: dict[str, tuple[str, ...]] = {
@@ -90,7 +90,7 @@ MARKS: dict[str, tuple[str, ...]] = {
     "nccl_debug": ("NCCL INFO", "NCCL WARN"),
     "ignored_fields": ("present in the request but ignored",),
     "no_offload": ("Offloader set to NoopOffloader",),
-    "prompts_done": ("Processed prompts: 100%",),
+    "prompts": ("Processed prompts:", "Adding requests:"),
     "given": ("non-default args:",),
     "wsl": ("WSL is detected", "microsoft-standard-WSL"),
     "warning": ("WARNING", "Warning:"),

@@ -56,6 +56,7 @@ class Life:
     ready: bool = False
     serving: bool = False
     answered: bool = False  # more than health checks
+    answered_all: bool = False  # an offline script has all answers of its last call
     asleep: bool = False  # by POST /sleep
     noted: set[str] = field(default_factory=set)  # marks that conditions may require
     asked_to_stop: bool = False

@@ -38,6 +38,7 @@ _NAMES_VLLM = re.compile(r"[/\\]vllm[/\\]\S+\.py\b|\bvllm\.\w|::worker: VLLM: ")
 _OF_KERNEL = re.compile(r"^\[ *\d+\.\d{6}\] |^\[\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\] |\bkernel: ")  # fmt: skip
 _BANNER = re.compile(r"vLLM API server version|[█▀▄]\s+version v?\d")
 _TOKENS = re.compile(r'generation throughput: (?!0\.0\b)[\d.]+|"(?:POST [^"]*|GET /health[^"]*)" 200 OK|Finished request')  # fmt: skip
+_ALL_ANSWERED = re.compile(r"Processed prompts: +100%(?!.*\d%)")
 _EXCEPTION = re.compile(
     r"(?:^|[\s\]:|)>'\"])(?:[A-Za-z_]\w{0,80}\.){0,9}(?:[A-Z]\w{0,80}(?:Error|Exception)|Exception)(?:: ?\S|:?\s*$)"
     r"|\bwhat\(\): +(?!.{0,120}:\s*$)\S"
@@ -240,7 +241,8 @@ class Scanner:
             life.imports.append(self._finding(_IMPORT, text, 0))
         self._mark(text, interest)
         return not (
-            {"hint", "phase", "banner", "sleep", "stop", "link", "end"} & set(interest.marks)
+            {"hint", "phase", "banner", "sleep", "stop", "link", "end", "prompts"}
+            & set(interest.marks)
             or any(rule.numeric or rule.heals for rule in interest.rules)
         )
 
@@ -357,6 +359,8 @@ class Scanner:
             life.stopped = life.stopped or self.lines
         if "end" in marks and life.ended is None and self.lines > 1:
             life.ended = self._line_before()
+        if "prompts" in marks:
+            life.answered_all = _ALL_ANSWERED.search(text) is not None
         self._mark_settings(text, marks)
 
     def _mark_settings(self, text: str, marks: list[str]) -> None:

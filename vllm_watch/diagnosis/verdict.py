@@ -173,7 +173,7 @@ def of_log(scanner: Scanner) -> Diagnosis:
         found = _unknown(life, complaint)
         return replace(found, failure=root.rule.failure, explanation=f"{found.explanation} Line {root.number} shows only the result; this earlier line may be the cause.")  # fmt: skip
     ended = root is not None and "died unexpectedly, shutting down client" in root.line
-    if root is not None and ended and "prompts_done" in life.noted and not scanner.reports.last:
+    if root is not None and ended and life.answered_all and not scanner.reports.last:
         return _only_waited(life, root, _SCRIPT_ENDED)
     stalled = root is not None and root.rule.failure == parallel.SHM and root.rule.quiet
     if root is not None and stalled and stillness.idle(scanner.reports):
