@@ -406,4 +406,16 @@ NEW_REPORTS: dict[str, tuple[str, set[str], str, str]] = {
         '               NVRM: components have the same version.\n',
         {'driver_cuda_mismatch'}, 'API mismatch', 'vllm serve',
     ),
+    'vllm#57354: segfault banner': (
+        'Warming up DeepSeek V4 sparse MLA attention for mixed tokens=16.\n'
+        '!!!!!! Segfault encountered !!!!!!!\n'
+        '  File "<unknown>", line 0, in 0xffffffffffffffff\n'
+        'Worker proc VllmWorker-1 died unexpectedly (exit code: None), shutting down executor.\n'
+        'EngineCore failed to start.\n',
+        {'engine_dead'}, 'Segfault encountered', 'memory',
+    ),
+    'template that is no Jinja': (
+        "jinja2.exceptions.TemplateSyntaxError: expected token 'end of print statement', got 'name'\n",
+        {'tokenizer_mismatch_or_missing_chat_template'}, 'TemplateSyntaxError', 'roles',
+    ),
 }  # fmt: skip

@@ -389,6 +389,12 @@ FAILURES = (
                 deterministic=False,
             ),
             Variant(
+                when=when(r"TemplateSyntaxError"),
+                sentence="the chat template itself is not valid Jinja",
+                why="The file, or its text on the command line, is damaged or wrongly quoted; no request can mend that.",
+                cures=(cure("check the file that --chat-template or the tokenizer's config names, and how its text is quoted", None, when(r"TemplateSyntaxError")),),
+            ),
+            Variant(
                 when=when(r"[Rr]oles must alternate|[Ss]ystem role not supported|optional system message|Only user and assistant|jinja2\.exceptions|TemplateError|TemplateSyntaxError"),
                 sentence="the chat template refused the messages of a request",
                 why="The template of this model allows only some orders of roles; the engine lives on.",

@@ -101,7 +101,7 @@ RULES = (
     rule(DEAD, "GET /health", pattern=r'"GET /health\S* HTTP/[\d.]+" 503', rank=Rank.DEATH, quiet=True, heals=True),
     rule(DEAD, ".service: ", pattern=r"\.service: (?:Main process exited, code=(?:exited, status=[1-9]|dumped)|(?:Start operation|State '\S+') timed out|Failed to locate executable|Failed at step)", rank=Rank.DEATH, quiet=True),
     rule(DEAD, "Exit Code: ", "Exited (", pattern=r"^\s*Exit Code: +[12]\s*$|Exited \((?:[12]|13[2-69])\)", rank=Rank.DEATH, quiet=True, numeric=True),
-    rule(DEAD, "terminate called after throwing", rank=Rank.DEATH),
+    rule(DEAD, "terminate called after throwing", "Segfault encountered", rank=Rank.DEATH),
     rule(DEAD, "code", "Code", pattern=r"[Ee]xit(?:ed)?(?: with)?(?: exit)? [Cc]ode:? {0,8}13[2-9]\b", rank=Rank.DEATH, quiet=True, numeric=True),
     rule(UNKNOWN, "pciehp", "nvidia-modeset", "mlx5_core", "device inaccessible", "AER: ", "blocked for more than", pattern=r"nvidia-modeset: ERROR|mlx5_core .{0,200}failed|pciehp .{0,80}(?:Link Down|Card not present)|device inaccessible|AER: .{0,60}[Uu]ncorrect|task \S+ blocked for more than \d+ seconds", rank=Rank.SYMPTOM, quiet=True),
     rule(UNKNOWN, "[Hardware Error]", rank=Rank.SYMPTOM, quiet=True, needs=when(lacks=r"corrected by h/w|(?:severity|type): corrected")),
@@ -403,7 +403,7 @@ FAILURES = (
                 cures=(cure("read the log before this line, from the first traceback on", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)"),),
             ),
             Variant(
-                when=when(r"Segmentation fault|SIGSEGV|SIGABRT|core dumped|Fatal Python error|double free|corrupted size|free\(\): invalid|malloc\(\): |munmap_chunk", lacks=r"Illegal instruction|Bus error|SIGBUS"),
+                when=when(r"Segmentation fault|Segfault encountered|SIGSEGV|SIGABRT|core dumped|Fatal Python error|double free|corrupted size|free\(\): invalid|malloc\(\): |munmap_chunk", lacks=r"Illegal instruction|Bus error|SIGBUS"),
                 sentence="a process crashed in native code, so Python wrote no error",
                 why="A compiled library has a bug or does not fit the others, or an error that was printed before ended it.",
                 cures=(cure("see which packages do not fit each other", "python -m pip check", when(r"free|size|alloc|chunk")), cure("see the lines before it, and the kernel's report with the library", "dmesg -T | tail -50"), cure("get the stack of the next crash", "PYTHONFAULTHANDLER=1 vllm serve …", when(lacks=r"== backtrace")), cure("check the libraries of the printed stack, below libc's: the first of them crashed", None, when(r"== backtrace"))),
