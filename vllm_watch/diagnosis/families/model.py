@@ -19,7 +19,6 @@ _VALUE = re.compile(r"['\"]?[{\[].*[}\]]['\"]?")
 
 _AMBIGUOUS = re.compile(r"ambiguous option: (\S{1,80}) could match (.{1,300})")
 _FLAG = re.compile(r"--[A-Za-z]")
-_NO_WORD = re.compile(r"(?i)true|false|yes|no|on|off|[\d.]+")
 _ONE_DASH = re.compile(r"-[a-z]{2}")
 _SERVER = re.compile(r"(?:\bserve|api_server\.py): error:")
 _KEYWORD = re.compile(r"unexpected keyword argument '(\w{1,80})'")
@@ -67,7 +66,7 @@ def _unknown_flag(text: str, facts: Facts) -> Told:
     # If the first unknown word is not a flag, the words after it are part of the mistake, even flags.
     if not flags or words[0][0] != "-":
         positional = " ".join(words[:3])
-        if words and _NO_WORD.fullmatch(words[0]):
+        if words and re.fullmatch(r"(?i)true|false|yes|no|on|off|[\d.]+", words[0]):
             return Told(f"{words[0]} is a value, and the word before it takes none: a switch has no value.", (Fix("write the switch alone, or --no-NAME to turn it off; a chart or script may write NAME: true as a flag and a value"),))  # fmt: skip
         if "api_server.py: error:" in text:  # takes only flags, unlike `vllm serve`
             return Told(f"{positional} is not a flag, and this program takes only flags.", (Fix("if it is the model, name it by flag", "--model MODEL"),))  # fmt: skip
@@ -109,18 +108,16 @@ _QUANTIZATION = re.compile(r"[Qq]uantization method:? ['\"]?([\w-]{2,40})|--quan
 
 def architecture(text: str, facts: Facts) -> Told:
     """Name the releases that have the architecture."""
-    found = _ARCHITECTURE.search(text)
-    return Told() if found is None else _of_release(vllm_flags.ARCHITECTURE, found[1], facts)
+    return _of_release(vllm_flags.ARCHITECTURE, _ARCHITECTURE.search(text), facts)
 
 
 def quantization(text: str, facts: Facts) -> Told:
     """Name the releases that have the quantization."""
-    found = _QUANTIZATION.search(text)
-    return Told() if found is None else _of_release(vllm_flags.QUANTIZATION, found[1] or found[2], facts)  # fmt: skip
+    return _of_release(vllm_flags.QUANTIZATION, _QUANTIZATION.search(text), facts)
 
 
-def _of_release(kind: str, name: str, facts: Facts) -> Told:
-    version = facts.get("vllm_version")
+def _of_release(kind: str, match: re.Match[str] | None, facts: Facts) -> Told:
+    name, version = match[match.lastindex or 0] if match else "", facts.get("vllm_version")
     found = vllm_flags.look_up(kind + name, None if version is None else str(version))
     if found.standing is Standing.NOT_YET:
         return Told(f"vLLM has {name} from {found.releases} on.", (Fix(f"install vLLM {found.releases} or later"),))  # fmt: skip
@@ -389,9 +386,8 @@ FAILURES = (
                 deterministic=False,
             ),
             Variant(
-                when=when(r"TemplateSyntaxError"),
-                sentence="the chat template itself is not valid Jinja",
-                why="The file, or its text on the command line, is damaged or wrongly quoted; no request can mend that.",
+                when=when(r"TemplateSyntaxError"), sentence="the chat template itself is not valid Jinja",
+                why="The file, or its text on the command line, is damaged or wrongly quoted; requests are not the cause.",
                 cures=(cure("check the file that --chat-template or the tokenizer's config names, and how its text is quoted", None, when(r"TemplateSyntaxError")),),
             ),
             Variant(
