@@ -4,7 +4,7 @@
 
 TREE is the unpacked source archive of a release (`pip download --no-binary vllm --no-deps vllm==0.11.0`), named
 vllm-0.11.0. Nothing of it is run: the calls of add_argument are read, and the fields of the classes that they are
-made of; names in a registry are read with the same care. Give all trees at once, as many releases as there are: what a release removed is known only from the next.
+made of, and the registries of names. Give all trees at once, as many releases as there are: what a release removed is known only from the next.
 """
 
 import ast

@@ -8,7 +8,14 @@ import pytest
 from vllm_watch.__main__ import main
 from vllm_watch.preflight.command import parse, split
 from vllm_watch.support import vllm_flags
-from vllm_watch.support.vllm_flags import Answer, Standing, look_up
+from vllm_watch.support.vllm_flags import (
+    ARCHITECTURE,
+    QUANTIZATION,
+    VARIABLE,
+    Answer,
+    Standing,
+    look_up,
+)
 
 GENERATOR = Path(__file__).parents[2] / "docs" / "read_vllm_flags.py"
 KNOWN = Answer(Standing.KNOWN)
@@ -35,11 +42,6 @@ STANDS: tuple[tuple[str, str | None, Standing, str, str], ...] = (
     ("disable-log-requests", None, Standing.UNSURE, "0.1.7 to 0.16.0 and from 0.33.0 on", ""),
     ("max-model-len", None, Standing.KNOWN, "from 0.2.0 on", ""),
     ("port", "dev", Standing.KNOWN, "from 0.1.7 on", ""),
-    ("quantization:gguf", "0.24.0", Standing.REMOVED, "0.23.0", "0.24.0"),
-    ("quantization:mxfp4", "0.9.0", Standing.NOT_YET, "0.10.1", ""),
-    ("architecture:MllamaForConditionalGeneration", "0.11.0", Standing.REMOVED, "0.10.2", "0.11.0"),
-    ("architecture:Qwen3MoeForCausalLM", "0.12.0", Standing.KNOWN, "", ""),
-    ("variable:VLLM_USE_V1", "0.12.0", Standing.REMOVED, "0.11.0", "0.11.1"),
 )  # fmt: skip
 
 
@@ -47,6 +49,18 @@ STANDS: tuple[tuple[str, str | None, Standing, str, str], ...] = (
 def test_how_a_flag_stands(name: str, version: str | None, standing: Standing, releases: str, removed_in: str) -> None:  # fmt: skip
     found = look_up(name, version)
     assert (found.standing, found.releases, found.removed_in) == (standing, releases, removed_in)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "version", "standing", "releases"),
+    [(QUANTIZATION, "gguf", "0.24.0", Standing.REMOVED, "0.23.0"), (QUANTIZATION, "mxfp4", "0.9.0", Standing.NOT_YET, "0.10.1"),
+     (ARCHITECTURE, "MllamaForConditionalGeneration", "0.11.0", Standing.REMOVED, "0.10.2"), (ARCHITECTURE, "Qwen3MoeForCausalLM", "0.12.0", Standing.KNOWN, ""),
+     (VARIABLE, "VLLM_USE_V1", "0.12.0", Standing.REMOVED, "0.11.0"), ("", "architecture", "0.12.0", Standing.NEVER, "")],
+)  # fmt: skip
+def test_how_a_name_stands(kind: str, name: str, version: str, standing: Standing, releases: str) -> None:  # fmt: skip
+    """Names of one kind are never taken for those of another, nor for the beginning of a flag."""
+    found = look_up(name, version, kind)
+    assert (found.standing, found.releases) == (standing, releases)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +77,7 @@ def test_the_nearest_name(name: str, nearest: str | None) -> None:
 def test_each_cure_is_of_a_flag_that_is_gone() -> None:
     """And what takes its place is a flag of the newest release."""
     flags, releases = vllm_flags.table()
+    flags = {**flags, **vllm_flags.table(VARIABLE)[0]}
     for name, cure in vllm_flags.INSTEAD.items():
         assert any(last < releases[-1] for _, last in flags[name].spans), name
         for word in cure.replace(",", " ").split():
@@ -121,7 +136,7 @@ def test_what_every_release_has_is_no_finding(tmp_path: Path, monkeypatch: pytes
 # Story, flag or setting of the environment, how the line begins, what it says. With vLLM 0.24.0.
 NAMES: tuple[tuple[str, str, str, str], ...] = (
     ("quantization removed", "--quantization=gguf", "PROBLEM", "--quantization gguf was removed in vLLM 0.24.0 (0.23.0 had it)"),
-    ("quantization misspelt", "--quantization=gtpq", "PROBLEM", "no release of vLLM has --quantization gtpq; gptq is meant?"),
+    ("quantization misspelt", "--quantization=gptq_marln", "PROBLEM", "no release of vLLM has --quantization gptq_marln; gptq_marlin is meant?"),
     ("variable removed", "VLLM_ATTENTION_BACKEND=FLASH_ATTN", "warning", "VLLM_ATTENTION_BACKEND was removed in vLLM 0.16.0"),
     ("variable misspelt", "VLLM_USE_DEEP_GEM=1", "warning", "no release of vLLM has VLLM_USE_DEEP_GEM; VLLM_USE_DEEP_GEMM is meant?"),
     ("variable of Kubernetes", "VLLM_SERVICE_HOST=10.0.0.1", "", ""),

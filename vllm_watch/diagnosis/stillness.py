@@ -35,7 +35,7 @@ PROBES = 60
 
 _TIME = re.compile(r"\b(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)\b|\b\d{4}-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)")  # fmt: skip
 _COUNTS = re.compile(r"Running: (\d{1,6}) reqs.{0,80}?(?:Waiting|Pending): (\d{1,6}) reqs")
-_USED = re.compile(r"KV cache usage: ([\d.]{1,8})%")
+_USED = re.compile(r"KV cache usage: (\d{1,3}(?:\.\d{1,4})?)%")
 SERVED = re.compile(r'"POST /\S+ HTTP/[\d.]+" 200|generation throughput')
 _NOTICE = "block found in"
 _WORKS = re.compile(r"\((?:\w* )?(?:Vllm|Ray)?Worker[^()]{0,60}pid=\d+\) INFO (?!.{0,80}(?:[Ss]hut|[Ee]xit|[Tt]erminat|signal))")  # fmt: skip
@@ -104,27 +104,24 @@ def of_queue(reports: Reports) -> Silence | None:
     return Silence(number, lines.shown(text, 0), _when(first), seconds, int(counts[1]), int(counts[2]))  # fmt: skip
 
 
-HELD_WAITING_MIN, HELD_RUNNING_MIN, HELD_RATIO, ROOM_RATIO = 10, 16, 4, 0.5
-"""Limits of a queue that is held back: requests that wait, requests that once ran, their ratio to those that run now, and the share of the KV cache in use (vLLM #53130)."""
+BLOCKED_WAITING_MIN, BLOCKED_RUNNING_MIN, BLOCKED_RATIO, USED_PERCENT_MAX = 10, 16, 4, 50.0
+"""Limits of a blocked queue: least waiting requests, least running ones before, their least ratio to those that run now, and the most of the KV cache in use (vLLM #53130)."""
 
 
-def held_back(reports: Reports) -> Silence | None:
+def of_blocked_queue(reports: Reports) -> Silence | None:
     """Return the queue of the last two reports if few requests run and the KV cache has room."""
-    if reports.last is None:
+    if reports.last is None or reports.most_running < BLOCKED_RUNNING_MIN:
         return None
     number, raw = reports.last
-    text = lines.clean(raw)
-    for each in (text, lines.clean(reports.before)):
-        counts, used = _COUNTS.search(each), _USED.search(each)
-        if counts is None or used is None or float(used[1]) > 100 * ROOM_RATIO:
+    running = waiting = 0
+    for text in map(lines.clean, (reports.before, raw)):
+        counts, used = _COUNTS.search(text), _USED.search(text)
+        if counts is None or used is None or float(used[1]) > USED_PERCENT_MAX:
             return None
         running, waiting = int(counts[1]), int(counts[2])
-        most = reports.most_running
-        if waiting < HELD_WAITING_MIN or most < HELD_RUNNING_MIN or running * HELD_RATIO > most:
+        if waiting < BLOCKED_WAITING_MIN or running * BLOCKED_RATIO > reports.most_running:
             return None
-    counts = _COUNTS.search(text)
-    assert counts is not None  # noqa: S101 - the loop has matched it
-    return Silence(number, lines.shown(text, 0), "", None, int(counts[1]), int(counts[2]))
+    return Silence(number, lines.shown(lines.clean(raw), 0), "", None, running, waiting)
 
 
 def idle(reports: Reports) -> bool:

@@ -101,8 +101,8 @@ def _queue(life: Life, found: Silence) -> Diagnosis:
     return life.unknown("no error in this log, but requests wait and none is admitted", text, (found.number, found.line), fixes)  # fmt: skip
 
 
-def _held_back(life: Life, found: Silence) -> Diagnosis:
-    text = f"{found.running} requests are running and {found.waiting} waiting in the last report, more run at once before, and most of the KV cache is free: something other than memory holds the others back. Requests that wait for a grammar, for KV of another server or for the offloading connector (deferred) may take the places of --max-num-seqs."  # fmt: skip
+def _blocked_queue(life: Life, found: Silence) -> Diagnosis:
+    text = f"{found.running} requests are running and {found.waiting} waiting in the last report, more ran at once before, and most of the KV cache is free: something other than memory blocks the others. Requests that wait for a grammar, for KV of another server or for the offloading connector (deferred) may take the places of --max-num-seqs."  # fmt: skip
     fixes = (Fix("see the reasons for which they wait", "curl -s http://HOST:8000/metrics | grep num_requests_waiting"), Fix("if nothing is admitted any more, restart the engine, and let fewer requests in, or raise --max-num-seqs"))  # fmt: skip
     return life.unknown("requests wait, although the engine has room", text, (found.number, found.line), fixes)  # fmt: skip
 
@@ -420,8 +420,8 @@ def _serving(scanner: Scanner, life: Life) -> Diagnosis:
         return _stopped(life, text)
     if (queue := stillness.of_queue(scanner.reports)) is not None:
         return _queue(life, queue)
-    if (held := stillness.held_back(scanner.reports)) is not None:
-        return _held_back(life, held)
+    if (blocked := stillness.of_blocked_queue(scanner.reports)) is not None:
+        return _blocked_queue(life, blocked)
     if scanner.none_accepted >= stillness.UNACCEPTED:
         return _none_accepted(scanner, life)
     doubt = _waiting(scanner)

@@ -130,43 +130,50 @@ def check_flag_names(facts: Facts) -> Iterator[Finding]:
             continue
         found = look_up(name, version)
         if found.standing is not Standing.KNOWN:
-            text, sure = _text(facts, f"--{name}", found)
+            text, sure = _text(facts, f"--{name}", found, "--")
             status = PROBLEM if sure else WARNING if version else UNKNOWN
             yield Finding("flags", status, text, "unknown_flag" if status != UNKNOWN else None, tuple(_fixes(facts, name, found)))  # fmt: skip
 
 
 _WRITTEN_FOR_VLLM = re.compile(r"\w+(?:ForCausalLM|ForConditionalGeneration|LMHeadModel)")
 """vLLM makes other architectures of these, such as classifiers and embedding models."""
-_OF_KUBERNETES = re.compile(r"VLLM_WATCH_|\w+_(?:SERVICE_(?:HOST|PORT)|PORT(?:_\w+)?)$")
+_NOT_OF_VLLM = re.compile(r"VLLM_WATCH_|\w+_(?:SERVICE_(?:HOST|PORT)|PORT(?:_\w+)?)$")
 
 
 def check_names(facts: Facts) -> Iterator[Finding]:
     """Find a quantization, an architecture and variables that this release does not have."""
     version, command = facts.software.vllm, facts.command
-    quantization = command.text("quantization")
-    found = look_up(QUANTIZATION + (quantization or ""), version)
-    if quantization and found.standing not in (Standing.KNOWN, Standing.UNSURE):
-        text, sure = _text(facts, f"--quantization {quantization}", found)
-        fix = Fix("write it as vLLM does", command.shown(quantization=found.nearest)) if found.nearest else Fix("leave it out, if the checkpoint's config names its quantization", command.without("quantization"))  # fmt: skip
-        yield Finding("flags", PROBLEM if sure else WARNING, text, "wrong_flag", (fix,))
+    if quantization := command.text("quantization"):
+        found = look_up(quantization, version, QUANTIZATION)
+        if found.standing not in (Standing.KNOWN, Standing.UNSURE):
+            text, sure = _text(facts, f"--quantization {quantization}", found)
+            fix = Fix("write it as vLLM does", command.shown(quantization=found.nearest)) if found.nearest else Fix("leave it out, if the checkpoint's config names its quantization", command.without("quantization"))  # fmt: skip
+            yield Finding("flags", PROBLEM if sure else WARNING, text, "wrong_flag", (fix,))
     architectures = (facts.files.config or {}).get("architectures") if facts.files else None
     name = architectures[0] if isinstance(architectures, list) and architectures else None
     if isinstance(name, str) and _WRITTEN_FOR_VLLM.fullmatch(name):
-        found = look_up(ARCHITECTURE + name, version)
+        found = look_up(name, version, ARCHITECTURE)
         if found.exact and found.standing is not Standing.KNOWN:
             text, _ = _text(facts, f"the architecture {name}", found)
             yield Finding("model", WARNING, f"{text}; it may run through Transformers, more slowly, or not at all", "unsupported_architecture")  # fmt: skip
-    for variable in sorted(command.environment):
-        found = look_up(VARIABLE + variable, version)
-        known = found.standing in (Standing.KNOWN, Standing.UNSURE) or not found.exact
-        guessed = found.standing is Standing.NEVER and not found.nearest
-        if variable.startswith("VLLM_") and not known and not guessed and not _OF_KUBERNETES.match(variable):  # fmt: skip
-            text, _ = _text(facts, variable, found)
+    yield from _variables(facts)
+
+
+def _variables(facts: Facts) -> Iterator[Finding]:
+    for name in sorted(facts.command.environment):
+        if not name.startswith("VLLM_") or _NOT_OF_VLLM.match(name):
+            continue
+        found = look_up(name, facts.software.vllm, VARIABLE)
+        if not found.exact or found.standing in (Standing.KNOWN, Standing.UNSURE):
+            continue
+        if found.standing is not Standing.NEVER or found.nearest:  # others may be a plugin's
+            text, _ = _text(facts, name, found)
             instead = f" ({found.instead})" if found.instead else ""
-            yield Finding("environment", WARNING, f"{text}, and ignores it", "wrong_variable", (Fix(f"unset it{instead}"),))  # fmt: skip
+            fix = f"write {found.nearest}" if found.nearest else f"unset it{instead}"
+            yield Finding("environment", WARNING, f"{text} (vLLM ignores it)", "wrong_variable", (Fix(fix),))  # fmt: skip
 
 
-def _text(facts: Facts, name: str, found: Answer) -> tuple[str, bool]:
+def _text(facts: Facts, name: str, found: Answer, mark: str = "") -> tuple[str, bool]:
     version = facts.software.vllm
     this = f"vLLM {version}" if version else "this vLLM (its release is not known)"
     if not found.exact and version:
@@ -180,11 +187,7 @@ def _text(facts: Facts, name: str, found: Answer) -> tuple[str, bool]:
         )
     if found.standing is Standing.UNSURE:
         return f"{name} is a flag of vLLM {found.releases}: whether {this} has it is unknown", False  # fmt: skip
-    guess = (
-        f"; {'--' if name.startswith('--') and ' ' not in name else ''}{found.nearest} is meant?"
-        if found.nearest
-        else ""
-    )
+    guess = f"; {mark}{found.nearest} is meant?" if found.nearest else ""
     sure = not facts.software.plugins and (found.exact or (not version and bool(guess)))
     plugin = ", unless a plugin that is installed brings it" if facts.software.plugins else ""
     return f"no release of vLLM has {name}{plugin}{guess}", sure

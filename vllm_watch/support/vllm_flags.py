@@ -15,10 +15,10 @@ _SIMILARITY_MIN = 0.8  # difflib ratio that allows one wrong letter or a moved w
 _WORD_SIMILARITY_MIN = 0.7  # e.g. dtpye and dtype
 
 INSTEAD = {
-    "variable:VLLM_ATTENTION_BACKEND": "--attention-backend",
-    "variable:VLLM_ALL2ALL_BACKEND": "--all2all-backend",
-    "variable:VLLM_USE_V1": "there is no other engine",
-    "variable:VLLM_TORCH_PROFILER_DIR": "--profiler-config",
+    "VLLM_ATTENTION_BACKEND": "--attention-backend",
+    "VLLM_ALL2ALL_BACKEND": "--all2all-backend",
+    "VLLM_USE_V1": "there is no other engine",
+    "VLLM_TORCH_PROFILER_DIR": "--profiler-config",
     "device": "vLLM finds the device itself",
     "disable-log-requests": "requests are logged only with --enable-log-requests",
     "cuda-graph-sizes": "--cudagraph-capture-sizes",
@@ -77,17 +77,21 @@ class Answer:
     """False if the release is unknown or newer than the table."""
 
 
+VARIABLE, ARCHITECTURE, QUANTIZATION = "variable:", "architecture:", "quantization:"
+
+
 @cache
-def table() -> tuple[Mapping[str, Flag], tuple[_Version, ...]]:
-    """Return all flags by name (others by KIND:NAME), and the releases of the table, oldest first."""
+def table(kind: str = "") -> tuple[Mapping[str, Flag], tuple[_Version, ...]]:
+    """Return all flags by name, or the names of another kind, and the releases of the table, oldest first."""
     found: dict[str, Flag] = {}
     releases: tuple[_Version, ...] = ()
     for line in (files(__package__) / "vllm_flags.txt").read_text().splitlines():
         name, *rest = line.split()
         if name == "releases":
             releases = tuple(_numbers(each) for each in rest)
-        elif name != "#":
+        elif name != "#" and name[: name.find(":") + 1] == kind:
             spans = [each.split("-") for each in rest[1:] if each[0] != "-"]
+            name = name.removeprefix(kind)
             found[name] = Flag(
                 name, rest[0], tuple((_numbers(a), _numbers(b) if b else releases[-1]) for a, b in spans),
                 tuple(each for each in rest[1:] if each[0] == "-"),
@@ -113,14 +117,9 @@ def takes_several(name: str) -> bool:
     return flag is not None and flag.kind == SEVERAL
 
 
-VARIABLE, ARCHITECTURE, QUANTIZATION = "variable:", "architecture:", "quantization:"
-
-
-def look_up(name: str, version: str | None) -> Answer:
-    """Return the status of a flag (long, with dashes), or of one of the three kinds above followed by its name, in a version of vLLM."""
-    every, releases = table()
-    kind = name[: name.find(":") + 1]
-    flags = {each: flag for each, flag in every.items() if each[: each.find(":") + 1] == kind}
+def look_up(name: str, version: str | None, kind: str = "") -> Answer:
+    """Return the status of a flag (long, with dashes), or of a name of another kind, in a version of vLLM."""
+    flags, releases = table(kind)
     near, exact = _neighbours(version)
     mine = [each for each in flags.values() if each.name in (name, name.removeprefix("no-"))]
     if not kind:  # argparse takes abbreviations
@@ -131,7 +130,7 @@ def look_up(name: str, version: str | None) -> Answer:
         names = {each.name for each in flags.values() if not near or any(map(each.within, near))}
         close = get_close_matches(name, sorted(names), n=8, cutoff=_SIMILARITY_MIN)
         nearest = next((each for each in close if _is_misspelt(name, each)), None)
-        return Answer(Standing.NEVER, nearest=nearest and nearest.removeprefix(kind), exact=exact)
+        return Answer(Standing.NEVER, nearest=nearest, exact=exact)
     flag = mine[0]
     first, last = flag.spans[0][0], flag.spans[-1][1]
     instead = INSTEAD.get(flag.name)
@@ -148,7 +147,7 @@ def look_up(name: str, version: str | None) -> Answer:
 
 def _is_misspelt(name: str, as_name: str) -> bool:
     """Return True if the words of the names are alike. A name with another word is another flag."""
-    words, others = re.split("[-_:]", name), re.split("[-_:]", as_name)
+    words, others = re.split("[-_]", name), re.split("[-_]", as_name)
     if sorted(words) == sorted(others) or "".join(words) == "".join(others):
         return True
     return len(words) == len(others) and all(map(_alike, words, others))

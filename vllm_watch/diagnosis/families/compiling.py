@@ -11,7 +11,7 @@ COMPILE = "compile_failure"
 RULES = (
     rule(COMPILE, "triton.compiler.errors", "CompilationError", pattern=r"triton\.compiler\.errors(?!\.\w+: at \d+:\d+:\s*$)|(?<!errors\.)CompilationError(?!: at \d+:\d+:\s*$)", rank=Rank.GENERAL),
     rule(COMPILE, "Error: at ", pattern=r"CompilationError: at \d+:\d+:\s*$", rank=Rank.GENERAL, header=True),
-    rule(COMPILE, "rror('", pattern=r"(?:^|\) |: )(?:Value|Assertion|Type|Runtime)Error\('.{0,200}(?:shape|dimension|dtype|size)", deterministic=None),
+    rule(COMPILE, "rror('", pattern=r"(?:^|\) |: )(?:Value|Assertion|Type|Runtime)Error\('.{0,200}(?:shape|dimension|dtype|size)"),
     rule(COMPILE, "torch._inductor.exc", "torch._dynamo.exc", "BackendCompilerFailed", "InductorError", "CppCompileError", "InvalidCxxCompiler", "TorchRuntimeError", "InternalTorchDynamoError", "ConstraintViolationError", "LoweringException", "FakeTensorError", "DynamicOutputShapeException", pattern=r"(?:torch\._(?:inductor|dynamo)\.exc\.\w+|BackendCompilerFailed|InductorError|CppCompileError|InvalidCxxCompiler|TorchRuntimeError|InternalTorchDynamoError|ConstraintViolationError|LoweringException)\b(?!.{0,200}(?:CUDA|HIP) error: )", rank=Rank.GENERAL, header=True),
     rule(COMPILE, "ptxas", pattern=r"ptxas(?:-\w{1,20})? {0,3}(?:fatal|/\S+|error|info.{0,800}error)|ptxas.{0,60}(?:failed|not found|exit)|ptxas application .{0,80}\berror\b"),
     rule(COMPILE, "PTXAS error", "Internal Triton PTX codegen error", rank=Rank.GENERAL, header=True),

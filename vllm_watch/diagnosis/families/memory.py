@@ -161,7 +161,7 @@ _ENCODER = Variant(
     when=when(r"ut of memory", frames=r"visual|vision|embed_multimodal|_process_(?:image|video|audio)|get_multimodal_embeddings", phases=(2, 3)), sentence="GPU memory ran out in the model's encoder (images, video, audio): the start tries the largest input that requests may have",
     why="Its step grows with the size and number of inputs; without a fused attention kernel, with the square of the size. The weights and vLLM's share are not the point.",
     cures=(
-        cure("allow fewer or smaller inputs", "--limit-mm-per-prompt '{\"image\": 1, \"video\": 0}' --mm-processor-kwargs '{\"max_pixels\": 1003520}'", when(r"ut of memory")),
+        cure("allow fewer or smaller inputs", "--limit-mm-per-prompt '{\"image\": 1, \"video\": 0}' --mm-processor-kwargs '{\"max_pixels\": N}'", when(r"ut of memory")),
         cure("for text alone, start without the encoder", "--limit-mm-per-prompt '{\"image\": 0, \"video\": 0}'", when(r"ut of memory")),
         cure("see which attention the encoder uses: the log names it"),
     ),

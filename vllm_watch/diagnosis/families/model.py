@@ -118,7 +118,7 @@ def quantization(text: str, facts: Facts) -> Told:
 
 def _of_release(kind: str, match: re.Match[str] | None, facts: Facts) -> Told:
     name, version = match[match.lastindex or 0] if match else "", facts.get("vllm_version")
-    found = vllm_flags.look_up(kind + name, None if version is None else str(version))
+    found = vllm_flags.look_up(name, None if version is None else str(version), kind)
     if found.standing is Standing.NOT_YET:
         return Told(f"vLLM has {name} from {found.releases} on.", (Fix(f"install vLLM {found.releases} or later"),))  # fmt: skip
     if found.standing is Standing.REMOVED:
