@@ -260,4 +260,5 @@ COUNTER_EXAMPLES: dict[str, str] = {
     "engine_dead/EngineDeadError": "INFO 11-21 03:00:00 [x.py:1] Background loop started",
     "engine_dead/orker": "INFO 11-21 03:00:00 [x.py:1] WorkerProc is ready",
     "engine_dead/RuntimeError: cancelled": "output_handler started",
+    "unknown/[nvidia": "Modules linked in: ring [nvidia_uvm]",
 }  # fmt: skip

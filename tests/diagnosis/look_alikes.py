@@ -30,7 +30,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a failure that the linker ignores": (
         "ERROR: ld.so: object '/usr/lib/liba.so' from LD_PRELOAD cannot be preloaded (cannot open shared object file): ignored.\n(EngineCore pid=3) INFO 06-22 19:29:00 [x.py:1] Loading",
-        "unknown", "does not show that the server came up", "No rule",
+        "benign_warning_noise", "does not show that the server came up", "No rule",
     ),
     "a failed operation before a worker that waits": (
         "(EngineCore pid=3) INFO 08-13 11:14:02 [shm_broadcast.py:802] No available shared memory broadcast block found in 60 seconds.\nh:1:2 [0] p2p.cc:651 NCCL WARN NET/IB: Got completion from peer 10.0.0.2<4> with status=IBV_WC_RETRY_EXC_ERR(12)",
@@ -417,5 +417,37 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     "a worker whose end begins the log": (
         "(EngineCore pid=2) ERROR 06-22 19:40:00 [x.py:1] Worker proc VllmWorker-3 died unexpectedly, shutting down executor.",
         "engine_dead", "get the whole log", "vanished",
+    ),
+    "an option that is a whole name": (
+        "vllm serve: error: ambiguous option: --model could match --model-impl, --model-loader-extra-config",
+        "unknown_flag", "name the model without a flag", "in full",
+    ),
+    "a field of a flag's JSON": (
+        "vllm serve: error: argument --kv-config/-kc: 1 validation error for KvConfig\nuse_ring\n  Unexpected keyword argument [type=unexpected_keyword_argument, input_value=False, input_type=bool]",
+        "wrong_flag_value", "use_ring: Unexpected keyword argument", "--help",
+    ),
+    "an import that is optional": (
+        "ERROR 01-28 06:35:44 [moe.py:34] Failed to import Triton kernels. Error: No module named 'triton_kernels.ring'",
+        "benign_warning_noise", "goes on after", "install",
+    ),
+    "a cache that could not be saved, for two chained reasons": (
+        CORE + "Error saving model info cache.\n" + CORE + "Traceback (most recent call last):\n" + CORE + "FileNotFoundError: [Errno 2] No such file or directory: '/.cache/a'\n" + CORE + "During handling of the above exception, another exception occurred:\n" + CORE + "Traceback (most recent call last):\n" + CORE + "PermissionError: [Errno 13] Permission denied: '/.cache'",
+        "benign_warning_noise", "goes on after", "No rule",
+    ),
+    "an error after a cache that could not be saved": (
+        CORE + "Error saving model info cache.\n" + CORE + "Traceback (most recent call last):\n" + CORE + "FileNotFoundError: [Errno 2] No such file or directory: '/.cache/a'\n" + CORE + "Traceback (most recent call last):\n" + CORE + "ValueError: the ring is broken",
+        "unknown", "No rule knows", "harmless",
+    ),
+    "the text that PyTorch adds to every CUDA error": (
+        CORE + "CUDA error: invalid argument\n" + CORE + "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.",
+        "unknown", "was refused", "Xid",
+    ),
+    "a check of sizes in compiled code": (
+        'File "/x/flashinfer/data/csrc/ring.cu", line 9, in void flashinfer::Ring(tvm::ffi::TensorView)\ntvm.error.InternalError: Check failed: output.size(0) == tokens (84 vs. 83) : ',
+        "unknown", "two values differ", "nvcc",
+    ),
+    "what failed stands above the error": (
+        "ERROR 03-03 10:00:00 [gpu_model_runner.py:1] Failed to load model - not enough GPU memory.\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.37 GiB.",
+        "oom_loading_weights", "while the weights were loaded", "no line shows",
     ),
 }  # fmt: skip

@@ -11,6 +11,10 @@ LOGS = {
         "WARNING 11-20 18:31:55 [_custom_ops.py:20] Failed to import from vllm._C with ImportError('libcudart.so.13: cannot open shared object file: No such file or directory')\n",
         {"device": "cpu", "missing_library": "libcudart.so.13"},
     ),
+    "lengths with a unit, and an error that only names a flag": (
+        "vllm serve a/b --max-model-len 50k --max-num-batched-tokens 8K\nvllm: error: ambiguous option: --model could match --model-impl\n",
+        {"model": "a/b", "max_model_len": 50000, "max_num_batched_tokens": 8192},
+    ),
     "0.2": (
         "INFO 01-21 01:28:30 llm_engine.py:70] Initializing an LLM engine with config: model='a/b', tokenizer='a/b', dtype=torch.bfloat16, max_seq_len=32768, tensor_parallel_size=2, quantization=None, seed=0)\n"
         "INFO 01-21 01:28:57 llm_engine.py:275] # GPU blocks: 10974, # CPU blocks: 4096\n",

@@ -10,6 +10,8 @@ from vllm_watch.diagnosis.families.unclassified import MEANINGS
 from vllm_watch.diagnosis.report import UNKNOWN
 
 EXAMPLES: dict[str, str] = {
+    "the code around a compiled kernel checked its arguments, and two values differ": "tvm.error.InternalError: Check failed: output.size(0) == tokens (84 vs. 83) : ",
+    "a process is inside a call of the GPU's driver": "[<0>] uvm_spin_loop+0xb4/0x100 [nvidia_uvm]",
     'a compiled extension and the Python code that calls it are of different builds': 'RuntimeError: _vllm_fa2_C::varlen_fwd() expected at most 21 argument(s) but received 22 argument(s).',
     'a process waits for the lock file of a build that another process began or left behind': '(Worker_TP2) [aiter] waiting for baton release at /tmp/aiter_configs/tuned_fmoe.csv.lock',
     'this model has layers of several kinds and needs the hybrid KV cache manager, which is off': 'ValueError: Hybrid KV cache manager is disabled but failed to convert the KV cache specs to one unified type.',

@@ -10,6 +10,7 @@ from vllm_watch.diagnosis import lines, phases
 from vllm_watch.diagnosis.facts import FACTS, Pattern
 from vllm_watch.diagnosis.families import (
     compiling,
+    flags,
     memory,
     model,
     packages,
@@ -20,7 +21,7 @@ from vllm_watch.diagnosis.families import (
 )
 from vllm_watch.diagnosis.rule import Failure, Rule
 
-_FAMILIES = (memory, parallel, model, software, compiling, packages, serving)
+_FAMILIES = (memory, parallel, model, flags, software, compiling, packages, serving)
 
 RULES = tuple(each for family in (*_FAMILIES, unclassified) for each in family.RULES)
 
@@ -64,6 +65,7 @@ IGNORED = (
     "--- Logging error ---",
     "_report_usage_worker",
     "was found but failed to import",
+    "model info cache",
 )
 """Messages before an exception that the process survives."""
 

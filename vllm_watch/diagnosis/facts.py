@@ -28,11 +28,20 @@ def _setting(name: str, key: str, value: Callable[[str], Value], shape: str) -> 
     )
 
 
+_UNITS = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def _count(text: str) -> int:
+    """Read a number as vLLM's flags do: 1k is 1,000, and 1K is 1,024."""
+    return int(float(text.rstrip("kmgtKMGT")) * _UNITS.get(text[-1], 1))
+
+
 NUMBER_MAX = 1e15
 """Maximum value of a number. Larger values come from damaged lines."""
 
-_NUMBER, _DECIMAL, _WORD = (
+_NUMBER, _COUNT, _DECIMAL, _WORD = (
     r"\d+(?![\d.])",
+    r"\d+(?:\.\d+)?[kmgtKMGT]\b|\d+(?![\w.])",
     r"0?\.\d+|1(?:\.0)?\b",
     r"(?!invalid choice)[A-Za-z](?:[\w.-]*\w)?",
 )
@@ -46,10 +55,10 @@ FACTS: tuple[Pattern, ...] = (
     Pattern("engine", ("EngineCore", "/v1/engine", "/v1/worker", "GPU KV cache size"), re.compile(r"EngineCore|/vllm/v1/|GPU KV cache size"), lambda _: "V1"),
     Pattern("engine", ("CPU blocks:", "Swapped:", "MQLLMEngine", "llm_engine.py:"), re.compile(r"# CPU blocks:|Swapped: \d+ reqs|MQLLMEngine|(?<!v1/engine/)\bllm_engine\.py:\d+"), lambda _: "V0"),
     Pattern("model", ("model",), re.compile(r"(?<![\w])model['\"]?\s*[=:]\s*'([^'\s]{1,300})'"), str),
-    Pattern("model", ("--model", "vllm serve"), re.compile(r"(?:--model[= ]|vllm serve )['\"]?([\w./:@-]{2,300})"), str),
+    Pattern("model", ("--model", "vllm serve"), re.compile(r"^(?!.{0,400}(?:[Ee]rror|Exception)[:,] ).*?(?:--model[= ]|vllm serve )['\"]?([\w./:@-]{2,300})"), str),
     Pattern("max_model_len", ("max model len", "max_seq_len", "max seq len"), re.compile(r"(?:Using max model len|max_seq_len=|max seq len\s*\(?) ?(\d+)"), int),
     Pattern("config_max_model_len", ("the derived max_model_len",), re.compile(r"greater than the derived max_model_len \(\w{1,40}=(\d{1,9})\b"), int),
-    *_setting("max_model_len", "max_model_len", int, _NUMBER),
+    *_setting("max_model_len", "max_model_len", _count, _COUNT),
     Pattern("gpu_memory_utilization", ("gpu_memory_utilization (",), re.compile(r"gpu_memory_utilization \(([\d.]+)\)"), float),
     Pattern("gpu_memory_utilization", ("Desired GPU memory utilization is",), re.compile(r"Desired GPU memory utilization is \(([\d.]+),"), float),
     Pattern("weights_gib", ("GiB for weight",), re.compile(r"Actual usage is ([\d.]+) GiB for weight"), float),
@@ -61,7 +70,7 @@ FACTS: tuple[Pattern, ...] = (
     *_setting("data_parallel_size", "data_parallel_size", int, _NUMBER),
     *_setting("max_num_seqs", "max_num_seqs", int, _NUMBER),
     *_setting("cpu_offload_gb", "cpu_offload_gb", float, r"[1-9]\d{0,4}(?:\.\d+)?"),
-    *_setting("max_num_batched_tokens", "max_num_batched_tokens", int, _NUMBER),
+    *_setting("max_num_batched_tokens", "max_num_batched_tokens", _count, _COUNT),
     *_setting("kv_cache_dtype", "kv_cache_dtype", str, _WORD),
     *_setting("quantization", "quantization", str, r"(?!None|null)" + _WORD),
     Pattern("dtype", ("dtype=torch.", "--dtype", "'dtype':"), re.compile(r"\bdtype=torch\.(\w+), max_seq_len|--dtype[= ]['\"]?([A-Za-z]\w*)|'dtype': '([A-Za-z]\w*)"), str),

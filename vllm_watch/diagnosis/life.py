@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from vllm_watch.diagnosis import finding, phases
 from vllm_watch.diagnosis.facts import Facts
-from vllm_watch.diagnosis.families import memory_numbers, model
+from vllm_watch.diagnosis.families import flags, memory_numbers, model
 from vllm_watch.diagnosis.finding import Finding
 from vllm_watch.diagnosis.report import UNKNOWN, Diagnosis, Fix
 from vllm_watch.diagnosis.rule import Evidence, Rank, Rule
@@ -38,7 +38,7 @@ _OF_TEXT: dict[str, Callable[[str], bool]] = {
     "nearly_free": memory_numbers.is_nearly_free,
     "more_than_the_gpu": memory_numbers.is_more_than_the_gpu,
     "more_free_than_asked": memory_numbers.is_more_free_than_asked,
-    "flag_of_no_release": model.is_of_no_release,
+    "flag_of_no_release": flags.is_of_no_release,
     "packed_4_bit": model.is_packed,
 }
 """Facts that a message alone shows."""
@@ -65,6 +65,7 @@ class Life:
     begun: bool = False  # the banner was read
     traced: tuple[int, str] | None = None  # the first line of a traceback
     raised: Finding | None = None  # the first exception after it at level WARNING
+    overlooked: tuple[int, str] | None = None  # the first harmless line without a lower level
     warned: tuple[int, str] | None = None  # the first WARNING: line number, line
     given: tuple[str, ...] = ()  # names of the settings that the user gave
     cautioned: tuple[int, str] | None = None  # the last WARNING about one of them

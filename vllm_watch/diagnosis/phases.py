@@ -123,6 +123,7 @@ def _of_place(found: Finding, *, served: bool) -> tuple[str, float, bool]:
         (text, _OF_HINTS),
         ("\n".join(found.frames), own_frames),  # V0's profiling has a step's frames
         ("\n".join(found.hints), _OF_HINTS),
+        (found.before, _OF_HINTS),
     ):
         for failure, pattern in table:
             if pattern.search(source):

@@ -60,7 +60,9 @@ _PROSE = re.compile(r"(?: [a-z]{2,}){3}")
 _SOURCE = re.compile(r"\b(?:raise|except) \(?[\w., ]{1,200}(?:\($|\) |:$| as \w)|\braise [\w.]+$")
 """A source line in a traceback."""
 
-_FRAME = re.compile(r'File "([^"]{1,300})",(?: line \d+,)? in (\S+)')
+_FRAME = re.compile(
+    r'File "([^"]{1,300})",(?: line \d+,)? in (?:(?:void|auto|int) (?=[\w:]+\())?(\S+)'
+)
 
 _PROCESS = re.compile(r"\([\w ]{0,60}?pid=\d+")
 
@@ -128,6 +130,7 @@ class Scanner:
         self._chains: dict[str, int] = {}  # by process: the chain of its last exception
         self._linked: set[str] = set()  # processes in the middle of a chain of exceptions
         self._ignored: set[str] = set()  # processes: Python ignores the next exception
+        self._passed: set[str] = set()  # processes in which Python ignored the last exception
         self._skipped = 0  # the last line with such an exception
 
     @property
@@ -232,10 +235,14 @@ class Scanner:
             self._told.clear()
         harmless = any(each in text for each in HARMLESS) or lines.IGNORES.search(text) is not None
         if "link" in interest.marks:
-            ignored = any(each in text for each in IGNORED)
+            ignored = any(each in text for each in IGNORED) or _process(text) in self._passed
             (self._ignored if ignored else self._linked).add(_process(text))
+            harmless = harmless or (ignored and not lines.is_quiet(text, len(text)))
+        if harmless and life.overlooked is None and not lines.is_quiet(text, len(text)):
+            life.overlooked = self.lines, lines.shown(text, 0)
         known = not harmless and self._find(text, interest)
-        if not known and not harmless and "complaint" in interest.marks:
+        skipped = self._skipped == self.lines
+        if not known and not harmless and not skipped and "complaint" in interest.marks:
             self._complain(text)
         if "import" in interest.marks and len(life.imports) < FINDINGS_PER_CLASS_MAX:
             life.imports.append(self._finding(_IMPORT, text, 0))
@@ -257,6 +264,7 @@ class Scanner:
         self._chains.clear()
         self._linked.clear()
         self._ignored.clear()
+        self._passed.clear()
         self.statistics, self.idle_reports, self.queued_from = None, 0, b""
         self.report_before, self.most_running = b"", 0
 
@@ -290,8 +298,10 @@ class Scanner:
     def _unknown(self, text: str, said_at: int) -> None:
         at = _EXCEPTION.search(text)
         known = at is not None and not _PROSE.search(text, 0, at.start())
-        if self.life.traced is None and (
-            "Traceback (most" in text or (_ERROR.search(text) and _FRAME.search(text))
+        if (
+            self.life.traced is None
+            and _process(text) not in self._ignored
+            and ("Traceback (most" in text or (_ERROR.search(text) and _FRAME.search(text)))
         ):
             self.life.traced = self.lines, lines.shown(text, 0)
         if not known and (at := _ERROR.search(text)) and _NOT_A_MESSAGE.match(text, at.end()):
@@ -312,8 +322,10 @@ class Scanner:
         if of.rank <= Rank.IMPORT:
             if process in self._ignored or self._skipped == self.lines:
                 self._ignored.discard(process)
+                self._passed.add(process)
                 self._skipped = self.lines
                 return
+            self._passed.discard(process)
             if process not in self._linked:
                 self._chains[process] = self.lines
             self._linked.discard(process)

@@ -468,7 +468,7 @@ def _cut_short(scanner: Scanner, life: Life) -> Diagnosis | None:
     if life.traced is not None:
         text = "The exception stands at the end of the traceback: give more of the log."  # fmt: skip
         return life.unknown("an error whose message is not in this log", text, life.traced)
-    pasted = scanner.lines <= len(scanner.last) and not life.of_a_start
+    pasted = scanner.lines <= len(scanner.last) and not life.of_a_start and not life.overlooked
     if (complaint := life.complaint or (_remark(scanner) if pasted else None)) is not None:
         return _reported(scanner, complaint)
     return None if life.ended is None else _ended(life, life.ended)
@@ -501,7 +501,11 @@ def _ended(life: Life, line: tuple[int, str]) -> Diagnosis:
 def _harmless(life: Life, *, ready: bool, waits: bool) -> Diagnosis | None:
     if life.lived_with is not None:
         return _survived(life, life.lived_with, ready=ready)
-    if life.warned is None or ready or waits or life.asked_to_stop:
+    if ready or waits or life.asked_to_stop:
+        return None
+    if life.overlooked is not None and life.progress is None and life.warned_of is None:
+        return life.diagnosis(NOISE, 0.5, "nothing failed; the line is harmless", f"vLLM goes on after this error. {_UNPROVEN}", life.overlooked)  # fmt: skip
+    if life.warned is None:
         return None
     if life.warned_of is not None:
         text = f"The level of this line is not ERROR. {_UNPROVEN}"

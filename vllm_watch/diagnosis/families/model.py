@@ -1,105 +1,24 @@
-"""Failures caused by the model, its files, tokenizer, LoRA adapters or settings.
+"""Failures caused by the model, its files, tokenizer or LoRA adapters.
 
 Sources: vllm/config, vllm/lora, vllm/transformers_utils of vLLM 0.6 to 0.32; huggingface_hub's errors;
-huggingface_hub #3158 (429 of the Xet store), vllm #24541; QwenPaw #3084 (TokenizersBackend); vllm #22072 (an
-argument that is not a flag).
+huggingface_hub #3158 (429 of the Xet store), vllm #24541; QwenPaw #3084 (TokenizersBackend).
 """
 
 import re
 
+from vllm_watch.diagnosis.families import flags
 from vllm_watch.diagnosis.report import UNKNOWN, Fix
 from vllm_watch.diagnosis.rule import WHOLE, Facts, Failure, Rank, Told, Variant, cure, rule, when
 from vllm_watch.support import vllm_flags
 from vllm_watch.support.vllm_flags import Standing
 
 _SHAPES = re.compile(rf"load weights? (?:of size )?\(?torch\.Size\(\[({WHOLE}), 1\]\)\)? ?(?:to a|into) parameter (?:of size )?\(?torch\.Size\(\[({WHOLE}), ({WHOLE})\]\)")  # fmt: skip
-_FLAGS = re.compile(r"unrecognized arguments: *(.{1,400})")
-_VALUE = re.compile(r"['\"]?[{\[].*[}\]]['\"]?")
-"""A JSON value, which may contain words with dashes."""
-
-_AMBIGUOUS = re.compile(r"ambiguous option: (\S{1,80}) could match (.{1,300})")
-_FLAG = re.compile(r"--[A-Za-z]")
-_ONE_DASH = re.compile(r"-[a-z]{2}")
-_SERVER = re.compile(r"(?:\bserve|api_server\.py): error:")
-_KEYWORD = re.compile(r"unexpected keyword argument '(\w{1,80})'")
-_SAMPLING = frozenset(("--temperature", "--top-p", "--top-k", "--min-p", "--max-tokens", "--repetition-penalty"))  # fmt: skip
 
 
 def is_packed(text: str) -> bool:
     """Return True if the weight is the parameter in 4-bit form."""
     found = _SHAPES.search(text)
     return found is not None and int(found[1]) * 2 == int(found[2]) * int(found[3])
-
-
-def is_of_no_release(text: str) -> bool:
-    """Return True if no unknown flag was ever vLLM's or resembles one, and the line does not name vLLM's server as the program."""
-    found, known = _FLAGS.search(text), vllm_flags.table()[0]
-    words = (
-        [each.partition("=")[0].lstrip("-") for each in found[1].split() if _FLAG.match(each)]
-        if found
-        else []
-    )
-    standings = [vllm_flags.look_up(each, None) for each in words]
-    never = all(each.standing is Standing.NEVER and each.nearest is None for each in standings)
-    alike = any(name.startswith(word.removeprefix("no-")) for name in known for word in words)
-    alike = alike or any(f"--{word}" in _SAMPLING for word in words)
-    return bool(words) and never and not alike and _SERVER.search(text) is None
-
-
-def _unknown_flag(text: str, facts: Facts) -> Told:
-    if found := _KEYWORD.search(text):
-        fix = Fix(f"drop {found[1]}, or check its spelling")
-        return Told(f"The argument is {found[1]}.", (fix,))
-    if found := _AMBIGUOUS.search(text):
-        return Told(f"{found[1]} is short for several flags.", (Fix(f"write one of them in full: {found[2]}"),))  # fmt: skip
-    found = _FLAGS.search(text)
-    words = _VALUE.sub(" ", found[1]).split() if found else []
-    flags = [each.partition("=")[0] for each in words if _FLAG.match(each)]
-    dashed = [each.partition("=")[0] for each in words if _ONE_DASH.match(each)]
-    dashed = [each for each in dashed if each.lstrip("-") in vllm_flags.table()[0]]
-    if dashed:
-        fixes = (Fix(f"write -{each}: it has two dashes") for each in dashed)
-        return Told(f"It does not know {', '.join(dashed)}.", tuple(fixes))
-    if flags and "flag_of_no_release" in facts:
-        fix = Fix("see which program printed the line, and whether it fits the image, chart or script that passes the flag; if it should be vLLM, drop the flag")  # fmt: skip
-        return Told(f"It does not know {', '.join(flags)}, and no release of vLLM does.", (fix,))
-    # If the first unknown word is not a flag, the words after it are part of the mistake, even flags.
-    if not flags or words[0][0] != "-":
-        positional = " ".join(words[:3])
-        if words and re.fullmatch(r"(?i)true|false|yes|no|on|off|[\d.]+", words[0]):
-            return Told(f"{words[0]} is a value, and the word before it takes none: a switch has no value.", (Fix("write the switch alone, or --no-NAME to turn it off; a chart or script may write NAME: true as a flag and a value"),))  # fmt: skip
-        if "api_server.py: error:" in text:  # takes only flags, unlike `vllm serve`
-            return Told(f"{positional} is not a flag, and this program takes only flags.", (Fix("if it is the model, name it by flag", "--model MODEL"),))  # fmt: skip
-        return Told(
-            f"{positional} is not a flag, and nothing that this command takes there.",
-            (Fix("give the model once; the official image already runs vllm serve, so leave those words out of its arguments"),),
-        )  # fmt: skip
-    return Told(f"It does not know {', '.join(flags)}.", tuple(_flag_fix(each, facts) for each in flags))  # fmt: skip
-
-
-def _flag_fix(flag: str, facts: Facts) -> Fix:
-    if flag in _SAMPLING:
-        return Fix(f"drop {flag}: it is a setting of requests (or of --override-generation-config), not of the server")  # fmt: skip
-    name, version = flag.lstrip("-"), facts.get("vllm_version")
-    flags, releases = vllm_flags.table()
-    known = flags.get(name.removeprefix("no-"))
-    found = vllm_flags.look_up(name, None if version is None else str(version))
-    if known is None:
-        meant = found.nearest or next((each for each in flags if each.startswith(name)), None)
-        what = f"write --{meant}" if meant else f"drop {flag}, or check its spelling"
-        return Fix(f"{what}: no release of vLLM has {flag}", "vllm serve --help=all")
-    instead = f" ({found.instead})" if found.instead else ""
-    if found.standing is Standing.REMOVED:
-        return Fix(f"drop {flag}: removed in vLLM {found.removed_in}{instead}")
-    if found.standing is Standing.NOT_YET:
-        return Fix(f"drop {flag}: it comes with vLLM {found.releases}")
-    if version is not None or all(map(known.within, releases)):
-        return Fix(f"see how {flag} is written: vLLM has it, but not here (quoted as one word with its value, or of another command)")  # fmt: skip
-    first = ".".join(map(str, known.spans[0][0]))
-    # This release is older, or the word was not read as a flag.
-    if len(known.spans) == 1 and known.within(releases[-1]):
-        return Fix(f"vLLM has {flag} from {first} on: drop it if this release is older, else see how it is written (quoted as one word with its value, or of another command)")  # fmt: skip
-    return Fix(f"drop {flag}: vLLM {found.releases or f'from {first} on'} has it, and this release does not{instead}")  # fmt: skip
 
 
 _ARCHITECTURE = re.compile(r"[Aa]rchitectures? \[?['\"]?(\w{4,80})")
@@ -131,17 +50,6 @@ ABSENT = "hf_not_found_or_offline"
 ARCHITECTURE = "unsupported_architecture"
 TOKENIZER = "tokenizer_mismatch_or_missing_chat_template"
 CONFIG = "rope_or_config_mismatch"
-FLAG = "unknown_flag"
-FLAG_VALUE = "wrong_flag_value"
-
-NO_NUMBER = r"invalid literal for int\(\) with base|could not convert string to float"
-NOT_A_NUMBER = Variant(
-    when=when(NO_NUMBER),
-    sentence="a text stands where vLLM reads a number",
-    why="The message quotes the text. It may be the value of a flag, of a VLLM_* variable or of a file; a whole number may have no decimal point and no unit.",
-    cures=(cure("search the command line and the environment for this text", "env | grep -E '^(VLLM|CUDA|NCCL)_'", when(NO_NUMBER)),),
-)  # fmt: skip
-
 _RANK = re.compile(rf"rank \(?({WHOLE})\)? is greater than max_lora_rank")
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """The values that --max-lora-rank takes (vllm/config/lora.py)."""
@@ -199,11 +107,6 @@ RULES = (
     rule(CONFIG, "validation error", pattern=r"(?<!\d)\d{1,6} validation errors? for (?:\w{0,80}Config|\w{0,80}Args)\b", rank=Rank.SYMPTOM),
     rule(UNKNOWN, "Assertion failed, ", pattern=r"^\W{0,8}(?:\([^()]{1,80}\) )*(?:.{0,60}\] )?\s*Assertion failed, \S", rank=Rank.GENERAL),
     rule(CONFIG, "Value error, ", rank=Rank.GENERAL, needs=when(seen=r"validation errors? for \w*(?:Config|Args)\b|^(?!.*validation error)")),
-    rule(FLAG, "unrecognized arguments:", pattern=r"error: unrecognized arguments: *\S"),
-    rule(FLAG, "unexpected keyword argument", pattern=r"(?:Engine|AsyncEngine)Args\.__init__\(\) got an unexpected keyword argument '\w+'|LLM\.__init__\(\) got an unexpected"),
-    rule(FLAG, "ambiguous option: ", pattern=r"error: ambiguous option: -"),
-    rule(FLAG_VALUE, "invalid tool call parser", "invalid reasoning parser", "--enable-auto-tool-choice requires --tool-call-parser"),
-    rule(FLAG_VALUE, "error: argument", "invalid choice:", "mutually exclusive", "arguments are required", pattern=r"error: argument -[^:]{0,80}: \S|invalid choice: '.{0,80}\(choose from|--\w\S*.{0,80}are mutually exclusive|error: the following arguments are required"),
     rule(LORA, "LoRA rank", "lora_rank", pattern=r"LoRA rank \S+ is greater than max_lora_rank|max_lora_rank \(\d+\) must be"),
     rule(LORA, "LoRA", "Lora", "lora", "LORA", "No suitable kernel. h_in", pattern=r"No suitable kernel\. h_in|does not support (?:LoRA|LORA|lora)|not supported for (?:LoRA|LORA)|LoRA (?:is|was) not (?:enabled|supported)|LoRA is not enabled|no support for LORA|is unsupported LoRA weight|[Uu]nsupported LoRA weight|No adapter found for|LoRA added vocab size|[Nn]o free (?:LoRA|lora) slots|greater than the number of GPU LoRA slots|Adapter bias cannot be used|LoRA adapter .{0,80}(?:not found|does not exist|contains)|The lora adapter .{0,80}(?:does not exist|not found)|When using LoRA, vocab|max_cpu_loras \(\d+\) must be|[Pp]unica LoRA kernels|Long LoRA scaling factor|supported LoRA modules found|LoRA path must be"),
     rule(LORA, "Loading lora", pattern=r"Loading lora \S+ failed(?!: No adapter)", rank=Rank.SYMPTOM),
@@ -451,7 +354,9 @@ FAILURES = (
         why="A length, RoPE entry or shape contradicts the others.",
         cures=(cure("compare config.json with the files: are they of one revision?", "ls -lL /path/to/model"),),
         deterministic=True,
+        numbers=flags.field,
         variants=(
+            flags.NO_FIELD,
             Variant(
                 when=when(r"User-specified max_model_len"),
                 sentence="--max-model-len is longer than the model was made for",
@@ -498,7 +403,7 @@ FAILURES = (
                 cures=(cure("add the setting that the message asks for, or leave the first one out", None, when(r"can only be")),),
             ),
             Variant(
-                when=when(NO_NUMBER), sentence=NOT_A_NUMBER.sentence, why=NOT_A_NUMBER.why, cures=NOT_A_NUMBER.cures,
+                when=when(flags.NO_NUMBER), sentence=flags.NOT_A_NUMBER.sentence, why=flags.NOT_A_NUMBER.why, cures=flags.NOT_A_NUMBER.cures,
             ),
             Variant(
                 when=when(r"Value error, |validation error"),
@@ -516,33 +421,6 @@ FAILURES = (
                 cures=(cure("compare config.json with the weights: are they of one revision, and of one quantization?", "ls -lL /path/to/model"), cure("if a tokenizer or adapter added tokens, the weights must have them, too", None, when(r"vocab"))),
             ),
         ),
-    ),
-    Failure(
-        slug=FLAG,
-        sentence="the command line has an argument that this version of vLLM does not know",
-        why="Each start ends in the same way.",
-        cures=(),
-        deterministic=True,
-        variants=(
-            Variant(
-                when=when(facts=("flag_of_no_release",)), sentence="a program has an argument that it does not know, and no release of vLLM has it", confidence=0.6,
-                why="It may be an argument of a program around vLLM (a router, vllm-omni, a launcher), which is of another version, is not installed, or was not the one that was started.",
-            ),
-        ),
-        numbers=_unknown_flag,
-    ),
-    Failure(
-        slug=FLAG_VALUE,
-        sentence="a flag has a value that this version does not take, or lacks one",
-        why="Each start ends in the same way.",
-        cures=(
-            cure("check in vLLM's documentation whether a later release has this value: the list is that of the installed release", "vllm --version", when(r"invalid choice|invalid (?:tool call|reasoning) parser")),
-            cure("use another parser only if it was made for this model; else start without the flag", None, when(r"invalid (?:tool call|reasoning) parser")),
-            cure("or use a value of the list, if its meaning fits", None, when(r"invalid choice", lacks=r"-parser")),
-            cure("if the value is JSON, see that the shell leaves its quotes: single quotes around, double quotes within", "--FLAG '{\"key\": \"value\"}'", when(r"cannot be converted|\bJSON\b|json\.")),
-            cure("see the flag's values", "vllm serve --help=all"),
-        ),
-        deterministic=True,
     ),
     Failure(
         slug=LORA,

@@ -84,7 +84,7 @@ RULES = (
     rule(XID, ".cu:", ": block: [", pattern=r"(?:\.cuh?:\d+: .{0,400}|: block: \[[\d,]{1,40}\], thread: \[[\d,]{1,40}\] )Assertion `\w*(?:[Ii]ndex|[Ii]dx|ind)\w* .{0,120}failed", rank=Rank.GENERAL),
     rule(XID, "amdgpu", pattern=r"amdgpu\b.{0,80}(?:MES (?:failed|might be)|failed to remove hardware queue|page fault \(|ring \S{1,40} timeout|GPU reset begin|VRAM is lost)", quiet=True),
     rule(XID, "fallen off the bus", "GPU is lost", "uncorrectable ECC error", "Uncorrectable ECC", "NVML_ERROR_GPU_IS_LOST", "Memory access fault by GPU", "Memory critical error by agent", "HSA_STATUS_ERROR_MEMORY_APERTURE", "HSA_STATUS_ERROR_EXCEPTION", "HSA_STATUS_ERROR_MEMORY_FAULT", "HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION", "GPU reset"),
-    rule(XID, "illegal memory access", "unspecified launch failure", "device-side assert", "misaligned address", "illegal instruction was", "launch timed out", "CUBLAS_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_INTERNAL_ERROR", "CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED", "cudaErrorIllegalAddress", "cudaErrorLaunchFailure", "invalid program counter", "hardware stack error", "CUDA_ERROR_ECC", "cudaErrorECC", "NVLink error", "invalid address space", rank=Rank.GENERAL, quiet=True),
+    rule(XID, "illegal memory access", "unspecified launch failure", "device-side assert triggered", "misaligned address", "illegal instruction was", "launch timed out", "CUBLAS_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_INTERNAL_ERROR", "CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED", "cudaErrorIllegalAddress", "cudaErrorLaunchFailure", "invalid program counter", "hardware stack error", "CUDA_ERROR_ECC", "cudaErrorECC", "NVLink error", "invalid address space", rank=Rank.GENERAL, quiet=True),
     rule(NPU, "aclnn", "acl", "ERR0", "EZ", "EE", "EH", "EK", "E19999", "507", "NPU function error", "ACL stream", "Inner error is reported", pattern=r"Inner error is reported as above|NPU function error|ACL stream synchronize failed|operator name is aclnn\w+|\baclnn\w{1,60}.{0,80}(?:fail|error)|call (?:aclnn|acl) ?\w{0,60} (?:api )?failed|\bERR0[01]\d\d\d\b|\bE[ZEHK]\d{4}\b:|\bE19999\b|aclrt\w{1,40}.{0,60}error code|error code is (?:507|161|561|207)\d{3}", rank=Rank.GENERAL, numeric=True, header=True),
     rule(NPU, "there is an exception of ", pattern=r"there is an exception of \w.{0,60}error", numeric=True),
     rule(BUG, "Assertion error csrc", rank=Rank.GENERAL),
@@ -111,7 +111,7 @@ RULES = (
     rule(DEAD, "RuntimeError: cancelled", "output_handler failed", "Terminating server process", "rror in calling", "Error in model execution", "Segmentation fault", "SIGSEGV", "SIGBUS", "Bus error", "Aborted (core dumped)", "core dumped", "SIGABRT", "Fatal Python error", "double free or corruption", "corrupted size vs. prev_size", "free(): invalid", "malloc(): ", "munmap_chunk(): ", rank=Rank.DEATH),
 )  # fmt: skip
 
-_KERNEL = r"illegal memory access|unspecified launch failure|device-side assert|misaligned|illegal instruction|EXECUTION_FAILED|ILLEGAL_ADDRESS|LAUNCH_FAILED|LaunchFailure"
+_KERNEL = r"illegal memory access|unspecified launch failure|device-side assert triggered|misaligned|illegal instruction|EXECUTION_FAILED|ILLEGAL_ADDRESS|LAUNCH_FAILED|LaunchFailure"
 
 _INDEX = r"Assertion `\(?\w*(?:[Ii]ndex|[Ii]dx|ind)\w* |\bindex value \d+ exceeds bound"
 

@@ -3,7 +3,7 @@
 Sources: vllm/entrypoints, vllm/multimodal, vllm/utils of vLLM 0.10 to 0.32; tpu-inference; CPython's multiprocessing.
 """
 
-from vllm_watch.diagnosis.families import containers, memory, model
+from vllm_watch.diagnosis.families import flags, memory
 from vllm_watch.diagnosis.report import UNKNOWN
 from vllm_watch.diagnosis.rule import Rank, Variant, cure, rule, when
 
@@ -26,6 +26,7 @@ RULES = (
     rule(UNKNOWN, "Worker failed with error", rank=Rank.SYMPTOM),
     rule(UNKNOWN, "not become ready", pattern=r"(?:did|does) not become ready (?:in|within|after)", rank=Rank.SYMPTOM),
     rule(UNKNOWN, "kernel errors might be asynchronously reported", rank=Rank.SYMPTOM),
+    rule(UNKNOWN, "[nvidia", "[amdgpu]", "[xe]", pattern=r"\w\+0x[\da-f]+/0x[\da-f]+ \[(?:nvidia\w*|amdgpu|xe)\]", rank=Rank.SYMPTOM, quiet=True),
     rule(UNKNOWN, '" 500', pattern=r'"(?:POST|GET) [^"]{1,300}" 500\b', rank=Rank.REQUEST, quiet=True, heals=True),
     rule(UNKNOWN, "HarmonyError", pattern=r"HarmonyError: Unexpected token|HarmonyError: .{0,80}(?:parsing|header)", rank=Rank.REQUEST, heals=True),
 )  # fmt: skip
@@ -80,7 +81,56 @@ MEANINGS = (
         why="--host, VLLM_HOST_IP, --master-addr on the first node and side channels must name an address of this host.",
         cures=(cure("compare it with the addresses here", "ip -br addr; env | grep -E 'HOST|ADDR'"),),
     ),
-    *containers.MEANINGS,
+    Variant(
+        when=when(r"[Ee]xec format error"), sentence="the program was built for another kind of processor than this machine has, so it did not start",
+        why="vLLM did not run, so there is only this log.",
+        cures=(cure("compare the two", "uname -m; docker image inspect IMAGE --format '{{.Architecture}}'"), cure("use an image for this machine's architecture", "docker pull --platform linux/ARCH IMAGE", when(r"format error"))),
+    ),
+    Variant(
+        when=when(r"(?:set_mempolicy|membind|\bmbind)\b.{0,60}not permitted"), sentence="this process may not bind its memory to a NUMA node",
+        why="The seccomp filter of Docker and Kubernetes forbids the call.",
+        cures=(cure("allow it", "docker run --cap-add SYS_NICE …   (Kubernetes: securityContext.capabilities.add)", when(r"not permitted")), cure("or start without this binding (--numa-bind, numactl)", None, when(r"not permitted"))),
+    ),
+    Variant(
+        when=when(r"ErrImagePull|ImagePullBackOff|Failed to pull image"), sentence="the container's image could not be pulled, so vLLM did not start",
+        why="The line names the reason: a tag that does not exist, no access to the registry, or no network.",
+        cures=(cure("see the whole message", "kubectl describe pod POD"),),
+    ),
+    Variant(
+        when=when(r"Insufficient (?:nvidia|amd)\.com/gpu"), sentence="no node has as many free GPUs as the pod asks for, so it was not started",
+        why="The GPUs are held by other pods, or the device plugin does not offer them.",
+        cures=(cure("see the GPUs of the nodes, and their holders", "kubectl describe nodes | grep -A8 -i 'allocated resources'; kubectl get pods -A -o wide"),),
+    ),
+    Variant(
+        when=when(r"FailedMount"), sentence="a volume of the pod could not be mounted, so vLLM did not start",
+        cures=(cure("see the volume and its claim", "kubectl describe pod POD; kubectl get pvc"),),
+    ),
+    Variant(
+        when=when(r"command not found"), sentence="the shell does not find vllm",
+        why="It is not installed, or the environment that has it is not active.",
+        cures=(cure("see which Python has it", "which -a python python3; python -m pip show vllm"),),
+    ),
+    Variant(
+        when=when(r"FileNotFoundError: \[Errno 2\] No such file or directory: '[\w.+-]{1,60}'", frames=r"/subprocess\.py "),
+        sentence="a program that vLLM or a library starts is not in PATH",
+        why="Either it is not installed, or its folder is missing from PATH: a program that pip installs is in the bin folder of its environment, which PATH contains only while the environment is active.",
+        cures=(cure("check whether the program that the message names is found", "command -v PROGRAM; echo $PATH; ls $(dirname $(command -v python))"), cure("install it, or add its folder to PATH", None, when(r"No such file"))),
+    ),
+    Variant(
+        when=when(r"invalid runtime name"), sentence="Docker does not know the runtime that was named, so the container was not started",
+        why="The runtime nvidia comes with NVIDIA's container toolkit, and Docker must be configured for it; vLLM did not run.",
+        cures=(cure("see the runtimes that Docker knows", "docker info | grep -i runtime"), cure("install the toolkit, and configure Docker for it", "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker", when(r"name: nvidia"))),
+    ),
+    Variant(
+        when=when(r"OCI runtime create failed|executable file not found"), sentence="the container could not be started; vLLM did not run",
+        why="The end of the message names the reason: NVIDIA's hook, a command that the image lacks, or a mount.",
+        cures=(cure("see whether the host itself sees its GPUs", "nvidia-smi; nvidia-ctk --version", when(r"nvidia|hook|legacy|cdi|CDI")), cure("compare the command with the image's entrypoint", "docker inspect IMAGE", when(r"executable file not found"))),
+    ),
+    Variant(
+        when=when(r"rror response from daemon: |error running \w+ hook|nvidia-container-cli: "), sentence="the container runtime refused a command",
+        why="The message names the reason. If the container was not started, vLLM did not run and has no log.",
+        cures=(cure("check the container's state and the runtime's configuration", "docker ps -a; docker info"),),
+    ),
     Variant(
         when=when(r"recvValue failed on"), sentence="a process on another host closed its connection",
         why="Its address (remote) is in the line. During a requested stop this is normal; otherwise that process has ended, and the log of its host has the error.",
@@ -120,6 +170,16 @@ MEANINGS = (
         sentence="the GPU's runtime reported an error, and the line that names it is not in this log",
         why="It stands right above this line, in the log of the process that failed.",
         cures=(cure("give the lines before it"), cure("see whether the GPU reported an error", "dmesg -T | grep -i -E 'xid|nvrm|amdgpu'")),
+    ),
+    Variant(
+        when=when(r"\w\+0x[\da-f]+/0x[\da-f]+ \[(?:nvidia\w*|amdgpu|xe)\]"), sentence="a process is inside a call of the GPU's driver",
+        why="The line is of its kernel stack. If the next stacks are the same, the call hangs: no signal ends the process before it returns, SIGKILL neither, and its GPU memory stays in use.",
+        cures=(cure("check that the stack stays the same, and the driver's own report", "cat /proc/PID/stack; dmesg -T | grep -i -E 'xid|nvrm|amdgpu'"), cure("if it stays, drain the host and reboot it")),
+    ),
+    Variant(
+        when=when(r"\b(?:Check|Assert(?:ion)?) failed: .{0,300}\(\S{1,40} vs\. \S{1,40}\)"), sentence="the code around a compiled kernel checked its arguments, and two values differ",
+        why="The message has both. The kernel itself was compiled; vLLM passed values that do not fit, most often a bug in a combination of features (speculative decoding, parallelism, this GPU).",
+        cures=(cure("search the issues of vLLM and of the library in the path for this check"), cure("start once without speculative decoding, if it is on, to compare", None, when(r"failed: "))),
     ),
     Variant(
         when=when(r'" 500\b'), sentence="requests were answered with an error of the server (500); the reason is not in this log",
@@ -405,5 +465,5 @@ MEANINGS = (
         why="A limit of the user, the container or the pod (pids) is reached.",
         cures=(cure("see the limits (docker: --pids-limit, Kubernetes: the kubelet's podPidsLimit)", "ulimit -u; cat /sys/fs/cgroup/pids.max; cat /sys/fs/cgroup/pids.current"), cure("let each process start fewer threads", "OMP_NUM_THREADS=1", when(r"thread"))),
     ),
-    model.NOT_A_NUMBER,
+    flags.NOT_A_NUMBER,
 )  # fmt: skip

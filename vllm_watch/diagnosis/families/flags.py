@@ -1,0 +1,167 @@
+"""Failures caused by flags and the values of settings.
+
+Sources: vllm/engine/arg_utils.py and vllm/config of vLLM 0.6 to 0.32; vllm #22072 (an argument that is not a flag).
+"""
+
+import re
+
+from vllm_watch.diagnosis.report import Fix
+from vllm_watch.diagnosis.rule import Facts, Failure, Told, Variant, cure, rule, when
+from vllm_watch.support import vllm_flags
+from vllm_watch.support.vllm_flags import Standing
+
+FLAG = "unknown_flag"
+FLAG_VALUE = "wrong_flag_value"
+
+NO_NUMBER = r"invalid literal for int\(\) with base|could not convert string to float"
+NOT_A_NUMBER = Variant(
+    when=when(NO_NUMBER),
+    sentence="a text stands where vLLM reads a number",
+    why="The message quotes the text. It may be the value of a flag, of a VLLM_* variable or of a file; a whole number may have no decimal point and no unit.",
+    cures=(cure("search the command line and the environment for this text", "env | grep -E '^(VLLM|CUDA|NCCL)_'", when(NO_NUMBER)),),
+)  # fmt: skip
+
+RULES = (
+    rule(FLAG, "unrecognized arguments:", pattern=r"error: unrecognized arguments: *\S"),
+    rule(FLAG, "unexpected keyword argument", pattern=r"(?:Engine|AsyncEngine)Args\.__init__\(\) got an unexpected keyword argument '\w+'|LLM\.__init__\(\) got an unexpected"),
+    rule(FLAG, "ambiguous option: ", pattern=r"error: ambiguous option: -"),
+    rule(FLAG_VALUE, "invalid tool call parser", "invalid reasoning parser", "--enable-auto-tool-choice requires --tool-call-parser"),
+    rule(FLAG_VALUE, "error: argument", "invalid choice:", "mutually exclusive", "arguments are required", pattern=r"error: argument -[^:]{0,80}: \S|invalid choice: '.{0,80}\(choose from|--\w\S*.{0,80}are mutually exclusive|error: the following arguments are required"),
+)  # fmt: skip
+
+_FLAGS = re.compile(r"unrecognized arguments: *(.{1,400})")
+_VALUE = re.compile(r"['\"]?[{\[].*[}\]]['\"]?")
+"""A JSON value, which may contain words with dashes."""
+
+_AMBIGUOUS = re.compile(r"ambiguous option: (\S{1,80}) could match (.{1,300})")
+_FLAG = re.compile(r"--[A-Za-z]")
+_ONE_DASH = re.compile(r"-[a-z]{2}")
+_SERVER = re.compile(r"(?:\bserve|api_server\.py): error:")
+_FIELD = re.compile(
+    r"validation errors? for \w+\s*\n(?:.{0,120}[\])] |)(?:([\w.]{1,80})\s*\n)?.{0,120}?  +(\S[^\[\n]{4,300})"
+)
+_KEYWORD = re.compile(r"unexpected keyword argument '(\w{1,80})'")
+_SAMPLING = frozenset(("--temperature", "--top-p", "--top-k", "--min-p", "--max-tokens", "--repetition-penalty"))  # fmt: skip
+
+
+def is_of_no_release(text: str) -> bool:
+    """Return True if no unknown flag was ever vLLM's or resembles one, and the line does not name vLLM's server as the program."""
+    found, known = _FLAGS.search(text), vllm_flags.table()[0]
+    words = (
+        [each.partition("=")[0].lstrip("-") for each in found[1].split() if _FLAG.match(each)]
+        if found
+        else []
+    )
+    standings = [vllm_flags.look_up(each, None) for each in words]
+    never = all(each.standing is Standing.NEVER and each.nearest is None for each in standings)
+    alike = any(name.startswith(word.removeprefix("no-")) for name in known for word in words)
+    alike = alike or any(f"--{word}" in _SAMPLING for word in words)
+    return bool(words) and never and not alike and _SERVER.search(text) is None
+
+
+def _unknown_flag(text: str, facts: Facts) -> Told:
+    if found := _KEYWORD.search(text):
+        fix = Fix(f"drop {found[1]}, or check its spelling")
+        return Told(f"The argument is {found[1]}.", (fix,))
+    if (found := _AMBIGUOUS.search(text)) and found[1].lstrip("-") in vllm_flags.table()[0]:
+        fix = Fix("name the model without a flag, also if a file of --config has the key", "vllm serve MODEL …") if found[1] == "--model" else Fix("find the chart, script or --config file that passes it")  # fmt: skip
+        return Told(f"{found[1]} is a whole name and no short form: this command has no such option.", (fix,))  # fmt: skip
+    if found:
+        return Told(f"{found[1]} is short for several flags.", (Fix(f"write one of them in full: {found[2]}"),))  # fmt: skip
+    found = _FLAGS.search(text)
+    words = _VALUE.sub(" ", found[1]).split() if found else []
+    flags = [each.partition("=")[0] for each in words if _FLAG.match(each)]
+    dashed = [each.partition("=")[0] for each in words if _ONE_DASH.match(each)]
+    dashed = [each for each in dashed if each.lstrip("-") in vllm_flags.table()[0]]
+    if dashed:
+        fixes = (Fix(f"write -{each}: it has two dashes") for each in dashed)
+        return Told(f"It does not know {', '.join(dashed)}.", tuple(fixes))
+    if flags and "flag_of_no_release" in facts:
+        fix = Fix("see which program printed the line, and whether it fits the image, chart or script that passes the flag; if it should be vLLM, drop the flag")  # fmt: skip
+        return Told(f"It does not know {', '.join(flags)}, and no release of vLLM does.", (fix,))
+    # If the first unknown word is not a flag, the words after it are part of the mistake, even flags.
+    if not flags or words[0][0] != "-":
+        positional = " ".join(words[:3])
+        if words and re.fullmatch(r"(?i)true|false|yes|no|on|off|[\d.]+", words[0]):
+            return Told(f"{words[0]} is a value, and the word before it takes none: a switch has no value.", (Fix("write the switch alone, or --no-NAME to turn it off; a chart or script may write NAME: true as a flag and a value"),))  # fmt: skip
+        if "api_server.py: error:" in text:  # takes only flags, unlike `vllm serve`
+            return Told(f"{positional} is not a flag, and this program takes only flags.", (Fix("if it is the model, name it by flag", "--model MODEL"),))  # fmt: skip
+        return Told(
+            f"{positional} is not a flag, and nothing that this command takes there.",
+            (Fix("give the model once; the official image already runs vllm serve, so leave those words out of its arguments"),),
+        )  # fmt: skip
+    return Told(f"It does not know {', '.join(flags)}.", tuple(_flag_fix(each, facts) for each in flags))  # fmt: skip
+
+
+def field(text: str, facts: Facts) -> Told:
+    """Quote the message below a header that counts errors."""
+    found = _FIELD.search(text)
+    if found is None:
+        return Told()
+    name = f"{found[1]}: " if found[1] else ""
+    return Told(f'The message is "{name}{found[2].strip()}".')
+
+
+def _flag_fix(flag: str, facts: Facts) -> Fix:
+    if flag in _SAMPLING:
+        return Fix(f"drop {flag}: it is a setting of requests (or of --override-generation-config), not of the server")  # fmt: skip
+    name, version = flag.lstrip("-"), facts.get("vllm_version")
+    flags, releases = vllm_flags.table()
+    known = flags.get(name.removeprefix("no-"))
+    found = vllm_flags.look_up(name, None if version is None else str(version))
+    if known is None:
+        meant = found.nearest or next((each for each in flags if each.startswith(name)), None)
+        what = f"write --{meant}" if meant else f"drop {flag}, or check its spelling"
+        return Fix(f"{what}: no release of vLLM has {flag}", "vllm serve --help=all")
+    instead = f" ({found.instead})" if found.instead else ""
+    if found.standing is Standing.REMOVED:
+        return Fix(f"drop {flag}: removed in vLLM {found.removed_in}{instead}")
+    if found.standing is Standing.NOT_YET:
+        return Fix(f"drop {flag}: it comes with vLLM {found.releases}")
+    if version is not None or all(map(known.within, releases)):
+        return Fix(f"see how {flag} is written: vLLM has it, but not here (quoted as one word with its value, or of another command)")  # fmt: skip
+    first = ".".join(map(str, known.spans[0][0]))
+    # This release is older, or the word was not read as a flag.
+    if len(known.spans) == 1 and known.within(releases[-1]):
+        return Fix(f"vLLM has {flag} from {first} on: drop it if this release is older, else see how it is written (quoted as one word with its value, or of another command)")  # fmt: skip
+    return Fix(f"drop {flag}: vLLM {found.releases or f'from {first} on'} has it, and this release does not{instead}")  # fmt: skip
+
+
+NO_FIELD = Variant(
+    when=when(r"\[type=(?:unexpected_keyword_argument|extra_forbidden)\b"),
+    sentence="a setting, often the JSON of a flag, has a field that this version of vLLM does not know",
+    why="The field was removed or renamed, comes with a later release, or is misspelt. Each start ends in the same way.",
+    cures=(cure("drop the field, or check its name in the documentation of this release", None, when(r"type=")),),
+)  # fmt: skip
+
+FAILURES = (
+    Failure(
+        slug=FLAG,
+        sentence="the command line has an argument that this version of vLLM does not know",
+        why="Each start ends in the same way.",
+        cures=(),
+        deterministic=True,
+        variants=(
+            Variant(
+                when=when(facts=("flag_of_no_release",)), sentence="a program has an argument that it does not know, and no release of vLLM has it", confidence=0.6,
+                why="It may be an argument of a program around vLLM (a router, vllm-omni, a launcher), which is of another version, is not installed, or was not the one that was started.",
+            ),
+        ),
+        numbers=_unknown_flag,
+    ),
+    Failure(
+        slug=FLAG_VALUE,
+        sentence="a flag has a value that this version does not take, or lacks one",
+        why="Each start ends in the same way.",
+        cures=(
+            cure("check in vLLM's documentation whether a later release has this value: the list is that of the installed release", "vllm --version", when(r"invalid choice|invalid (?:tool call|reasoning) parser")),
+            cure("use another parser only if it was made for this model; else start without the flag", None, when(r"invalid (?:tool call|reasoning) parser")),
+            cure("or use a value of the list, if its meaning fits", None, when(r"invalid choice", lacks=r"-parser")),
+            cure("if the value is JSON, see that the shell leaves its quotes: single quotes around, double quotes within", "--FLAG '{\"key\": \"value\"}'", when(r"cannot be converted|\bJSON\b|json\.")),
+            cure("see the flag's values", "vllm serve --help=all"),
+        ),
+        deterministic=True,
+        numbers=field,
+        variants=(NO_FIELD,),
+    ),
+)  # fmt: skip
