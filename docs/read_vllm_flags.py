@@ -1,4 +1,4 @@
-"""Writes vllm_watch/support/vllm_flags.txt: which flag, variable, architecture and quantization which release of vLLM has.
+"""Writes vllm_watch/support/vllm_flags.txt: which flag, variable, architecture, quantization and value of a flag which release of vLLM has.
 
     docs/read_vllm_flags.py TREE...
 
@@ -113,13 +113,13 @@ _METHODS = re.compile(r"QuantizationMethods = Literal\[(.*?)\]|QUANTIZATION_METH
 
 
 def names_of(tree: Path) -> Iterator[str]:
-    """KIND:NAME of each variable in envs.py, architecture in the registry of models, and quantization."""
+    """KIND:NAME of each variable in envs.py, architecture in the registry of models, and value of --quantization."""
     variables = tree / "vllm" / "envs.py"
     if variables.exists():
         yield from (f"variable:{each}" for each in re.findall(r'"(VLLM_[A-Z0-9_]+)"', variables.read_text()))  # fmt: skip
     methods = tree / "vllm" / "model_executor" / "layers" / "quantization" / "__init__.py"
     for found in _METHODS.finditer(methods.read_text() if methods.exists() else ""):
-        yield from (f"quantization:{each}" for each in re.findall(r'"([\w-]+)"', found[1] or found[2]))  # fmt: skip
+        yield from (f"value:quantization={each}" for each in re.findall(r'"([\w-]+)"', found[1] or found[2]))  # fmt: skip
     registries = ("model_executor/models/registry.py", "model_executor/models/__init__.py", "model_executor/model_loader.py")  # fmt: skip
     for module in parsed(tree, registries).values():
         for node in ast.walk(module):
@@ -132,6 +132,33 @@ def names_of(tree: Path) -> Iterator[str]:
             if _MODELS.search(name) and not _NOT_MODELS.search(name):
                 keys = (each.value for each in node.value.keys if isinstance(each, ast.Constant))
                 yield from (f"architecture:{each}" for each in keys if isinstance(each, str))
+
+
+_VALUES = {
+    "tool-call-parser": (("entrypoints/openai/tool_parsers/*.py", "tool_parsers/*.py"), r"\bregister_module\(\s*(?:name=)?(\[[^\]]*\]|\"[^\"]+\")|_PARSERS_TO_REGISTER = (\{.*?\n\})"),
+    "reasoning-parser": (("entrypoints/openai/reasoning_parsers/*.py", "reasoning/*.py"), r"\bregister_module\(\s*(?:name=)?(\[[^\]]*\]|\"[^\"]+\")|_PARSERS_TO_REGISTER = (\{.*?\n\})"),
+    "load-format": (("config.py", "config/load.py", "model_executor/model_loader/__init__.py"), r"class LoadFormat\(str, enum\.Enum\):(.*?)\n\n|\nLoadFormats = Literal(\[.*?\])|_LOAD_FORMAT_TO_MODEL_LOADER[^=]*= (\{.*?\n\})"),
+    "kv-cache-dtype": (("config.py", "config/cache.py", "engine/arg_utils.py"), r"CacheDType = Literal(\[.*?\])|'--kv-cache-dtype',[^)]{0,80}choices=(\[.*?\])"),
+    "attention-backend": (("attention/selector.py", "platforms/interface.py", "attention/backends/registry.py", "v1/attention/backends/registry.py"), r"class (?:_Backend|AttentionBackendEnum)\((?:enum\.)?Enum.*?\):(.*?)\n(?=\S)"),
+}  # fmt: skip
+"""Flag → files, and the text with its values."""
+_KEYS = re.compile(r"""^ {4}['"]([\w-]+)['"]:""", re.MULTILINE)
+_STRINGS, _MEMBERS = (
+    re.compile(r"""['"]([\w-]+)['"]"""),
+    re.compile(r"^ {4}([A-Z]\w+) = ", re.MULTILINE),
+)
+
+
+def values_of(tree: Path) -> Iterator[str]:
+    """value:FLAG=VALUE of each value that a flag takes by name."""
+    for flag, (patterns, text) in _VALUES.items():
+        for path in sorted(
+            {each for pattern in patterns for each in (tree / "vllm").glob(pattern)}
+        ):
+            for found in re.finditer(text, path.read_text(), re.DOTALL):
+                said = next(each for each in found.groups() if each)
+                names = _MEMBERS if flag == "attention-backend" else _KEYS if said[0] == "{" else _STRINGS  # fmt: skip
+                yield from (f"value:{flag}={each}" for each in names.findall(said))
 
 
 def pairs(tree: Path) -> bool:
@@ -172,7 +199,7 @@ def main(trees: list[Path]) -> None:
                 kinds[each] = kind
             if short:
                 shorts[name] = short
-        for name in names_of(tree):
+        for name in (*names_of(tree), *values_of(tree)):
             have[name].add(release)
             kinds[name] = "name"
     have["help"], kinds["help"], shorts["help"] = set(releases), _SWITCH, "-h"

@@ -450,4 +450,56 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         "ERROR 03-03 10:00:00 [gpu_model_runner.py:1] Failed to load model - not enough GPU memory.\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.37 GiB.",
         "oom_loading_weights", "while the weights were loaded", "no line shows",
     ),
+    "a queue before a full cache": (
+        UP + STATS.format(39, "12.5").replace("prompt throughput: 0.0", "prompt throughput: 9.0") + STATS.format(40, "12.5").replace("Waiting: 0", "Waiting: 4").replace("usage: 1.3", "usage: 98.4"),
+        "healthy", "fill the KV cache (98.4 %)", "max_tokens",
+    ),
+    "a dump of an engine's input after a worker's end": (
+        "multiproc_executor.py:149 Main - [ERROR] Worker proc VllmWorker-0 died unexpectedly, shutting down executor.\ndump_input.py:69 Main - [ERROR] Dumping input data for V1 LLM engine (v0.10.2) with config: model='/a'",
+        "engine_dead", "does not show why", "No rule",
+    ),
+    "a command without a model": (
+        "vllm serve: error: the following arguments are required: model_tag",
+        "wrong_flag_value", "lacks model_tag", "value",
+    ),
+    "missing weights of a few layers": (
+        "ValueError: Following weights were not initialized from checkpoint: {'model.layers.47.mlp.up.weight', 'model.layers.47.norm.weight', 'model.layers.48.mlp.up.weight'}",
+        "unsupported_architecture", "files are missing or cut short", "implementation is older",
+    ),
+    "missing weights of one kind in all layers": (
+        "ValueError: Following weights were not initialized from checkpoint: {'model.layers.0.mlp.up.weight', 'model.layers.0.norm.weight', 'model.layers.1.mlp.up.weight'}",
+        "unsupported_architecture", "implementation is older", "cut short",
+    ),
+    "a message that begins after a place in the source": (
+        CORE + "RuntimeError: dispatch, /x/csrc/scaled.hpp:34,\n" + CORE + "Ring not supported on SM120. Use another.\n",
+        "unknown", "Ring not supported on SM120", "No rule",
+    ),
+    "a certificate that cannot be verified": (
+        "urllib3.exceptions.MaxRetryError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded with url: /a (Caused by SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed'))",
+        "hf_not_found_or_offline", "signs with a CA", "curl -sI",
+    ),
+    "Docker without the toolkit": (
+        'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',
+        "driver_cuda_mismatch", "nvidia-ctk runtime configure", "docker run --gpus",
+    ),
+    "several GPUs that fault at once": (
+        "Memory access fault by GPU node-8 on address 0x7f. Reason: Unknown.\nMemory access fault by GPU node-3 on address 0x7f. Reason: Unknown.",
+        "xid_or_gpu_lost", "several GPUs at once", "driver's own report",
+    ),
+    "an opt-in before a refusal": (
+        "$ export VLLM_ROCM_USE_AITER=1\nError: RuntimeError: MXFP4 quantization is not supported on gfx942",
+        "quantization_unsupported", "Line 1 switches VLLM_ROCM_USE_AITER on", "Line 2",
+    ),
+    "a refusal on a host with several kinds of GPU": (
+        "WARNING 11-12 17:39:23 [cuda.py:619] Detected different devices in the system: A, B. Please make sure to set `CUDA_DEVICE_ORDER=PCI_BUS_ID`.\nValueError: The quantization method mxfp4 is not supported for the current GPU. Minimum capability: 80. Current capability: 75.",
+        "quantization_unsupported", "CUDA_VISIBLE_DEVICES=N", "docker",
+    ),
+    "a parser of a later release": (
+        "INFO 01-01 10:00:00 [api_server.py:1] vLLM API server version 0.14.0\nKeyError: 'invalid tool call parser: ling3 (chose from { hermes })'",
+        "wrong_flag_value", "vLLM has ling3 from 0.28.0 on", "removed",
+    ),
+    "a grammar that refused a token, before the line without a rule": (
+        "(EngineCore pid=2) ERROR 06-18 22:46:00 [backend_xgrammar.py:162] Failed to advance FSM for request chatcmpl-1 for tokens 9.\n(EngineCore pid=2) ERROR 06-18 22:46:00 [scheduler.py:1547] Unexpected: the tokens [9] were rejected. Terminating request.",
+        "grammar_failed", "follow its grammar", "No rule",
+    ),
 }  # fmt: skip

@@ -10,7 +10,7 @@ from vllm_watch.preflight.command import parse, split
 from vllm_watch.support import vllm_flags
 from vllm_watch.support.vllm_flags import (
     ARCHITECTURE,
-    QUANTIZATION,
+    VALUE,
     VARIABLE,
     Answer,
     Standing,
@@ -53,7 +53,7 @@ def test_how_a_flag_stands(name: str, version: str | None, standing: Standing, r
 
 @pytest.mark.parametrize(
     ("kind", "name", "version", "standing", "releases"),
-    [(QUANTIZATION, "gguf", "0.24.0", Standing.REMOVED, "0.23.0"), (QUANTIZATION, "mxfp4", "0.9.0", Standing.NOT_YET, "0.10.1"),
+    [(VALUE, "quantization=gguf", "0.24.0", Standing.REMOVED, "0.23.0"), (VALUE, "quantization=mxfp4", "0.9.0", Standing.NOT_YET, "0.10.1"),
      (ARCHITECTURE, "MllamaForConditionalGeneration", "0.11.0", Standing.REMOVED, "0.10.2"), (ARCHITECTURE, "Qwen3MoeForCausalLM", "0.12.0", Standing.KNOWN, ""),
      (VARIABLE, "VLLM_USE_V1", "0.12.0", Standing.REMOVED, "0.11.0"), ("", "architecture", "0.12.0", Standing.NEVER, "")],
 )  # fmt: skip
@@ -137,6 +137,12 @@ def test_what_every_release_has_is_no_finding(tmp_path: Path, monkeypatch: pytes
 NAMES: tuple[tuple[str, str, str, str], ...] = (
     ("quantization removed", "--quantization=gguf", "PROBLEM", "--quantization gguf was removed in vLLM 0.24.0 (0.23.0 had it)"),
     ("quantization misspelt", "--quantization=gptq_marln", "PROBLEM", "no release of vLLM has --quantization gptq_marln; gptq_marlin is meant?"),
+    ("parser of a later release", "--tool-call-parser=ling3", "PROBLEM", "--tool-call-parser ling3 comes with vLLM 0.28.0"),
+    ("parser misspelt", "--reasoning-parser=deepseek-r1", "PROBLEM", "--reasoning-parser deepseek-r1; deepseek_r1 is meant?"),
+    ("backend removed", "--attention-backend=xformers", "PROBLEM", "--attention-backend xformers was removed in vLLM 0.12.0"),
+    ("backend in small letters", "--attention-backend=flash_attn", "", ""),
+    ("format of a loader", "--load-format=instanttensor", "", ""),
+    ("type of the cache", "--kv-cache-dtype=int4_per_token_head", "PROBLEM", "comes with vLLM 0.25.0"),
     ("variable removed", "VLLM_ATTENTION_BACKEND=FLASH_ATTN", "warning", "VLLM_ATTENTION_BACKEND was removed in vLLM 0.16.0"),
     ("variable misspelt", "VLLM_USE_DEEP_GEM=1", "warning", "no release of vLLM has VLLM_USE_DEEP_GEM; VLLM_USE_DEEP_GEMM is meant?"),
     ("variable of Kubernetes", "VLLM_SERVICE_HOST=10.0.0.1", "", ""),
@@ -184,8 +190,11 @@ SOURCES = {
         "config.py": "class C:\n    many: Optional[list[str]] = None\n    on: bool = False\n    either: bool | str | None = None",
         "engine/arg_utils.py": "c_kwargs = get_kwargs(C)\ng.add_argument('--many', **c_kwargs['many'])\ng.add_argument('--enable-on', **c_kwargs['on'])\n"
                                "g.add_argument('--size', '-s')\ng.add_argument('--either', **c_kwargs['either'])",
-        "entrypoints/openai/cli_args.py": "class FrontendArgs:\n    my_hosts: list[str] = ()\n\ndel frontend_kwargs['my_hosts']['nargs']",
+        "entrypoints/openai/tool_parsers/a.py": '@ToolParserManager.register_module(["llama", "hermes"])\nclass A: pass', "entrypoints/openai/cli_args.py": "class FrontendArgs:\n    my_hosts: list[str] = ()\n\ndel frontend_kwargs['my_hosts']['nargs']",
         "model_executor/layers/quantization/__init__.py": 'QuantizationMethods = Literal[\n    "fp8",\n]',
+        "tool_parsers/__init__.py": '_TOOL_PARSERS_TO_REGISTER = {\n    "hermes": ("a", "A"),\n    "new": (\n        "b",\n    ),\n}\n',
+        "platforms/interface.py": "class _Backend(enum.Enum):\n    FLASH_ATTN = enum.auto()\n    OLD = 1\n\nclass B:\n    NO = 1\n",
+        "config/cache.py": 'CacheDType = Literal[\n    "auto",\n    "fp8",\n]\n',
         "utils/argparse_utils.py": "class EnableDisableAction: pass",
     },
 }  # fmt: skip
@@ -207,5 +216,6 @@ def test_the_table_is_read_from_source(tmp_path: Path, monkeypatch: pytest.Monke
     generator.main([tmp_path / name for name in SOURCES])
     assert (tmp_path / "out").read_text().splitlines()[1:] == [
         "releases 0.1.0 0.2.0", "architecture:AForCausalLM name 0.1.0-0.1.0", "disable-on switch 0.2.0-", "either value 0.2.0-", "enable-on switch 0.2.0-",
-        "help switch 0.1.0- -h", "many several 0.2.0-", "my-hosts value 0.2.0-", "old switch 0.1.0-0.1.0", "quantization:fp8 name 0.2.0-", "size value 0.1.0- -s", "variable:VLLM_OLD name 0.1.0-0.1.0",
+        "help switch 0.1.0- -h", "many several 0.2.0-", "my-hosts value 0.2.0-", "old switch 0.1.0-0.1.0", "size value 0.1.0- -s", "value:attention-backend=FLASH_ATTN name 0.2.0-", "value:attention-backend=OLD name 0.2.0-", "value:kv-cache-dtype=auto name 0.2.0-", "value:kv-cache-dtype=fp8 name 0.2.0-",
+        "value:quantization=fp8 name 0.2.0-", "value:tool-call-parser=hermes name 0.2.0-", "value:tool-call-parser=llama name 0.2.0-", "value:tool-call-parser=new name 0.2.0-", "variable:VLLM_OLD name 0.1.0-0.1.0",
     ]  # fmt: skip

@@ -71,7 +71,7 @@ IGNORED = (
 
 _COMPLAINTS = ("rror:", "FAILED", "ailed", "annot ", "refused", "not permitted", "format error", "denied", "exceeds ", "must ", "Missing ", "CMake Error", "ould not", "[error]")  # fmt: skip
 
-NOTED = frozenset(("nccl_debug", "wsl", "ignored_fields", "no_offload"))
+NOTED = frozenset(("nccl_debug", "wsl", "mixed_gpus", "ignored_fields", "no_offload"))
 """Marks that conditions may require."""
 
 MARKS: dict[str, tuple[str, ...]] = {
@@ -93,7 +93,9 @@ MARKS: dict[str, tuple[str, ...]] = {
     "ignored_fields": ("present in the request but ignored",),
     "no_offload": ("Offloader set to NoopOffloader",),
     "prompts": ("Processed prompts:", "Adding requests:"),
+    "variable": ("VLLM_",),
     "given": ("non-default args:",),
+    "mixed_gpus": ("Detected different devices in the system",),
     "wsl": ("WSL is detected", "microsoft-standard-WSL"),
     "warning": ("WARNING", "Warning:"),
     "error": ("ERROR", "CRITICAL", "Error", "Exception", "Traceback", "what(): "),

@@ -24,6 +24,7 @@ QUOTED = 300
 _NEW = re.compile(r"\(|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|Traceback \(|\[rank|\[?\d{4}-\d\d-\d\d")  # fmt: skip
 _BARE = re.compile(r"(?:Error|Exception):?$")
 _PREFIX = re.compile(r"^.{0,160}(?:\[[\w/.]+:\d+\]|\bpid=\d+\)) ?")
+_PLACE = re.compile(r"\.(?:cpp|cuh?|hpp|cc|h):\d+,$")
 _INDENTED = re.compile(
     r"^\s{2,}+(?!File \"|at |(?:raise|return|await|yield|assert) |self\.|(?:Warning|Normal) |[\^~])\S"
 )
@@ -94,7 +95,7 @@ class Finding:
         own = _PREFIX.match(self.line)
         mark = own[0].rstrip() if own else ""
         same = [each[len(mark) :] for each in takewhile(lambda each: each.startswith(mark), self.tail)]  # fmt: skip
-        if self.line[-1:] == ":" and _BARE.search(self.line):
+        if (self.line[-1:] == ":" and _BARE.search(self.line)) or _PLACE.search(self.line):
             record = list(takewhile(lambda each: mark or not _NEW.match(each), same))
             end = next((at for at, each in enumerate(record) if at and not each.strip()), None)
             return " ".join(each.strip() for each in record[:end]).strip()
@@ -149,7 +150,7 @@ def root(findings: list[Finding]) -> Finding | None:
         same = [each for each in findings if each.rule.rank is Rank.REQUEST and not each.rule.quiet and 0 < best.number - each.number <= OUTPUT_LINES]  # fmt: skip
         return same[0] if same else best
     if best.rule.rank is Rank.MESSAGE:  # e.g. "Error in preprocessing"; the reason follows
-        reasons = (each for each in findings if each.rule.rank is Rank.REQUEST and each.process == best.process and 0 < each.number - best.number <= OUTPUT_LINES)  # fmt: skip
+        reasons = (each for each in findings if each.rule.rank is Rank.REQUEST and each.process == best.process and -RAISED_LINES <= each.number - best.number <= OUTPUT_LINES)  # fmt: skip
         return next(reasons, best)
     if _RAISED.search(best.line):
         after = (each for each in findings if each.rule is best.rule and 0 < each.number - best.number <= RAISED_LINES)  # fmt: skip

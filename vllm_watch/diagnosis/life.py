@@ -40,6 +40,7 @@ _OF_TEXT: dict[str, Callable[[str], bool]] = {
     "more_free_than_asked": memory_numbers.is_more_free_than_asked,
     "flag_of_no_release": flags.is_of_no_release,
     "packed_4_bit": model.is_packed,
+    "some_layers_missing": model.lacks_some_layers,
 }
 """Facts that a message alone shows."""
 
@@ -68,6 +69,7 @@ class Life:
     overlooked: tuple[int, str] | None = None  # the first harmless line without a lower level
     warned: tuple[int, str] | None = None  # the first WARNING: line number, line
     given: tuple[str, ...] = ()  # names of the settings that the user gave
+    switched: tuple[int, str] | None = None  # the first variable of vLLM that was switched on
     cautioned: tuple[int, str] | None = None  # the last WARNING about one of them
     timed_out: tuple[int, str] | None = None  # the first that a worker warned of in the start
     progress: tuple[int, str] | None = None  # the last line that showed a phase
@@ -193,11 +195,15 @@ class Life:
 
     @property
     def caution(self) -> str:
-        """A sentence with the last warning about a setting that the user gave, or ""."""
-        if self.cautioned is None:
-            return ""
-        number, line = self.cautioned
-        return f'Line {number} warned of a setting: "{finding.message_of(line)}"'
+        """Sentences with a variable that was switched on, and the last warning about a given setting."""
+        said = []
+        if self.switched is not None:
+            number, name = self.switched
+            said.append(f"Line {number} switches {name} on: compare with a start without it.")
+        if self.cautioned is not None:
+            number, line = self.cautioned
+            said.append(f'Line {number} warned of a setting: "{finding.message_of(line)}"')
+        return " ".join(said)
 
     def warn(self, number: int, line: str) -> None:
         self.warned = self.warned or (number, line)

@@ -43,7 +43,7 @@ _EXCEPTION = re.compile(
     r"(?:^|[\s\]:|)>'\"])(?:[A-Za-z_]\w{0,80}\.){0,9}(?:[A-Z]\w{0,80}(?:Error|Exception)|Exception)(?:: ?\S|:?\s*$)"
     r"|\bwhat\(\): +(?!.{0,120}:\s*$)\S"
 )
-_ERROR = re.compile(r"\b(?:ERROR|CRITICAL)\b(?: \d\d-\d\d \d\d:\d\d:\d\d)?+(?: ?\[?[\w./]{1,80}:\d{1,6}\])?+:? ?+")  # fmt: skip
+_ERROR = re.compile(r"\b(?:ERROR|CRITICAL)\b\]?(?: \d\d-\d\d \d\d:\d\d:\d\d)?+(?: ?\[?[\w./]{1,80}:\d{1,6}\])?+:? ?+")  # fmt: skip
 _NOT_A_MESSAGE = re.compile(
     r"\s|$|[\^~-]|Traceback \(most|During handling|The above exc|File \"|[\w.]{1,80}\(.*\)?$|[\w., ]{1,80} = |\*\*|\)"
     r"|(?:raise|return|self|await|with|async|for|if|try|else|def|class|while|yield|assert|from|import)\b"
@@ -80,6 +80,8 @@ _NO_EVIDENCE = re.compile(
 _NO_RULE = rule(UNKNOWN, rank=Rank.GENERAL)
 _NO_RULE_LINE = rule(UNKNOWN, rank=Rank.MESSAGE)
 _IMPORT = rule(packages.IMPORT, rank=Rank.IMPORT)
+
+_SWITCHED = re.compile(r"(?:^|\bexport |\benv |-e |--env |\$ )['\"]?(VLLM_(?:USE|ROCM_USE|XPU|ENABLE|FLASHINFER)_\w{1,60})=['\"]?(?:1|[Tt]rue)\b")  # fmt: skip
 
 _BEFORE_LINES, _LAST_LINES, _LAST_BYTES = 3, 40, 500
 
@@ -378,6 +380,8 @@ class Scanner:
     def _mark_settings(self, text: str, marks: list[str]) -> None:
         if "given" in marks:
             self.life.give(text)
+        if "variable" in marks and self.life.switched is None and (on := _SWITCHED.search(text)):
+            self.life.switched = self.lines, on[1]
         if "warning" in marks:
             self.life.warn(self.lines, lines.shown(text, 0))
 

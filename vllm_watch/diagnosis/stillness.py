@@ -85,6 +85,17 @@ def queued(line: bytes) -> bool:
     return counts is not None and counts[2] != "0"
 
 
+FULL_PERCENT = 90.0
+LARGE_BLOCK = 512
+"""Tokens of a block that was enlarged for the state of a hybrid model. Other blocks have 16 to 256."""
+
+
+def used_percent(reports: Reports) -> float:
+    """Return the use of the KV cache in the last report, or 0."""
+    found = None if reports.last is None else _USED.search(lines.clean(reports.last[1]))
+    return 0.0 if found is None else float(found[1])
+
+
 def counts(line: bytes) -> re.Match[str] | None:
     """Return the match of a report's running (1) and waiting (2) requests."""
     return _COUNTS.search(lines.clean(line))

@@ -60,6 +60,11 @@ def _waiting(scanner: Scanner) -> str:
     counts = stillness.counts(scanner.queued_from)
     if counts is None:
         return ""
+    used = stillness.used_percent(scanner.reports)
+    if used >= stillness.FULL_PERCENT:
+        block = scanner.life.facts.known.get("block_size", 0)
+        size = f" Each takes blocks of {block:,} tokens, even for a short prompt." if isinstance(block, int) and block >= stillness.LARGE_BLOCK else ""  # fmt: skip
+        return f" The running requests fill the KV cache ({used:g} %), and others wait for it: let fewer or shorter requests in, or leave the cache more memory.{size}"
     return f" Since the report of {counts[1]} running and {counts[2]} waiting requests, no prompt was read: check whether the running requests have a limit of tokens (max_tokens)."
 
 
@@ -136,6 +141,9 @@ _BY_TRACEBACK = (
     (model.ARCHITECTURE, re.compile(r"(?m)\.py load_(?:expert_)?weights$"), re.compile("KeyError: '")),
 )  # fmt: skip
 _TRACEBACK_CONFIDENCE = 0.6
+
+_UNCLEAR = frozenset((serving.BUG, serving.XID, compiling.COMPILE, software.QUANTIZATION, software.ATTENTION))  # fmt: skip
+"""Classes of failures that a setting may cause. Their explanation names such a setting."""
 
 _UNPROVEN = "This log does not show that the server came up."
 
@@ -253,7 +261,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     sure = next((each for each in answers if each is not None), failure.deterministic)
     place = _place(slug, root)
     at = (root.number, root.line) if warned is None else warned
-    unclear = slug in (serving.BUG, compiling.COMPILE) and root.rule.rank < Rank.SYMPTOM
+    unclear = slug in _UNCLEAR and root.rule.rank < Rank.SYMPTOM
     before = _came_first(life, root, warned) if waits else ""
     caution = life.caution if unclear else ""
     parts = (_sentence(sentence), before, told.explanation, place, why, caution)
@@ -350,7 +358,7 @@ def _unknown(life: Life, root: Finding) -> Diagnosis:
     else:
         place, fixes = raised_in(root.frames, root.line, root.source)
         sentence = "an error that no rule knows"
-        first = all(each.number >= root.number for each in life.every if each.rule.rank < Rank.SYMPTOM)  # fmt: skip
+        first = all(each.number >= root.number for each in life.every if each.rule.rank not in (Rank.SYMPTOM, Rank.DEATH))  # fmt: skip
         text = "No rule knows this error" + ("; it is the first of this log" if first else "")
         text += ", and the engine died." if life.dead else "."
         text += f" {_ONE_REQUEST}" if _of_request(life, root) else ""

@@ -10,7 +10,7 @@ from vllm_watch.preflight.facts import OK, PROBLEM, UNKNOWN, WARNING, Facts, Fin
 from vllm_watch.preflight.sizing import taken
 from vllm_watch.support.vllm_flags import (
     ARCHITECTURE,
-    QUANTIZATION,
+    VALUE,
     VARIABLE,
     Answer,
     Standing,
@@ -135,19 +135,33 @@ def check_flag_names(facts: Facts) -> Iterator[Finding]:
             yield Finding("flags", status, text, "unknown_flag" if status != UNKNOWN else None, tuple(_fixes(facts, name, found)))  # fmt: skip
 
 
+_NAMED = {
+    "quantization": "leave it out, if the checkpoint's config names its quantization",
+    "tool-call-parser": "take the parser that the model's page names for this release",
+    "reasoning-parser": "take the parser that the model's page names for this release",
+    "load-format": "leave it out",
+    "kv-cache-dtype": "leave it out",
+    "attention-backend": "leave it out",
+}
+"""Flags with names as values, and the advice for an unknown name."""
+
 _WRITTEN_FOR_VLLM = re.compile(r"\w+(?:ForCausalLM|ForConditionalGeneration|LMHeadModel)")
 """vLLM makes other architectures of these, such as classifiers and embedding models."""
 _NOT_OF_VLLM = re.compile(r"VLLM_WATCH_|\w+_(?:SERVICE_(?:HOST|PORT)|PORT(?:_\w+)?)$")
 
 
 def check_names(facts: Facts) -> Iterator[Finding]:
-    """Find a quantization, an architecture and variables that this release does not have."""
+    """Find values of flags, an architecture and variables that this release does not have."""
     version, command = facts.software.vllm, facts.command
-    if quantization := command.text("quantization"):
-        found = look_up(quantization, version, QUANTIZATION)
+    for flag, advice in _NAMED.items():
+        value = command.text(flag)
+        if value is None or f"{flag.partition('-')[0]}-parser-plugin" in command.flags:
+            continue
+        written = value.upper() if flag == "attention-backend" else value
+        found = look_up(f"{flag}={written}", version, VALUE)
         if found.standing not in (Standing.KNOWN, Standing.UNSURE):
-            text, sure = _text(facts, f"--quantization {quantization}", found)
-            fix = Fix("write it as vLLM does", command.shown(quantization=found.nearest)) if found.nearest else Fix("leave it out, if the checkpoint's config names its quantization", command.without("quantization"))  # fmt: skip
+            text, sure = _text(facts, f"--{flag} {value}", found)
+            fix = Fix("write it as vLLM does", command.shown({}, **{flag.replace("-", "_"): found.nearest})) if found.nearest else Fix(advice, command.without(flag))  # fmt: skip
             yield Finding("flags", PROBLEM if sure else WARNING, text, "wrong_flag", (fix,))
     architectures = (facts.files.config or {}).get("architectures") if facts.files else None
     name = architectures[0] if isinstance(architectures, list) and architectures else None
@@ -240,7 +254,12 @@ def _depends_on_host(facts: Facts, refusal: str) -> bool:
 
 
 def _explained(facts: Facts, refusal: str) -> bool:
-    own = [*check_flag_names(facts), *check_flag_values(facts), *check_flags(facts)]
+    own = [
+        *check_flag_names(facts),
+        *check_names(facts),
+        *check_flag_values(facts),
+        *check_flags(facts),
+    ]
     texts = [each.text for each in own if each.status == PROBLEM]
     _, listed, words = refusal.partition(_UNRECOGNIZED)
     options = [_long(each) for each in _OPTION.findall(words if listed else refusal)]

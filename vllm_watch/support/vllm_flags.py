@@ -1,4 +1,4 @@
-"""The flags, variables, architectures and quantizations of vLLM by release, from its source archives (vllm_flags.txt)."""
+"""The flags, values of flags, variables and architectures of vLLM by release, from its source archives (vllm_flags.txt)."""
 
 import re
 from collections.abc import Mapping
@@ -77,7 +77,8 @@ class Answer:
     """False if the release is unknown or newer than the table."""
 
 
-VARIABLE, ARCHITECTURE, QUANTIZATION = "variable:", "architecture:", "quantization:"
+VARIABLE, ARCHITECTURE, VALUE = "variable:", "architecture:", "value:"
+"""Kinds of names. The name of a value is FLAG=VALUE."""
 
 
 @cache
@@ -130,6 +131,7 @@ def look_up(name: str, version: str | None, kind: str = "") -> Answer:
         names = {each.name for each in flags.values() if not near or any(map(each.within, near))}
         close = get_close_matches(name, sorted(names), n=8, cutoff=_SIMILARITY_MIN)
         nearest = next((each for each in close if _is_misspelt(name, each)), None)
+        nearest = nearest and nearest.rpartition("=")[2]
         return Answer(Standing.NEVER, nearest=nearest, exact=exact)
     flag = mine[0]
     first, last = flag.spans[0][0], flag.spans[-1][1]

@@ -40,6 +40,7 @@ _SERVER = re.compile(r"(?:\bserve|api_server\.py): error:")
 _FIELD = re.compile(
     r"validation errors? for \w+\s*\n(?:.{0,120}[\])] |)(?:([\w.]{1,80})\s*\n)?.{0,120}?  +(\S[^\[\n]{4,300})"
 )
+_REQUIRED = re.compile(r"arguments are required: (.{1,200})")
 _KEYWORD = re.compile(r"unexpected keyword argument '(\w{1,80})'")
 _SAMPLING = frozenset(("--temperature", "--top-p", "--top-k", "--min-p", "--max-tokens", "--repetition-penalty"))  # fmt: skip
 
@@ -93,11 +94,48 @@ def _unknown_flag(text: str, facts: Facts) -> Told:
     return Told(f"It does not know {', '.join(flags)}.", tuple(_flag_fix(each, facts) for each in flags))  # fmt: skip
 
 
+_NAMES = {
+    "quantization": r"[Qq]uantization method:? ['\"]?([\w-]{2,40})|--quantization.{0,20}: invalid choice: '([\w-]{2,40})",
+    "tool-call-parser": r"invalid tool call parser: ([\w-]{2,40})",
+    "reasoning-parser": r"invalid reasoning parser: ([\w-]{2,40})",
+    "kv-cache-dtype": r"--kv-cache-dtype.{0,20}: invalid choice: '([\w-]{2,40})",
+    "load-format": r"--load-format.{0,20}: invalid choice: '([\w-]{2,40})",
+    "attention-backend": r"nknown attention backend: '(\w{2,60})|ttention backend '(\w{2,60})' has been removed|alue '(\w{2,60})' for VLLM_ATTENTION_BACKEND",
+}
+_VALUES = tuple((flag, re.compile(pattern)) for flag, pattern in _NAMES.items())
+
+
+def value(text: str, facts: Facts) -> Told:
+    """Name the releases that have a value of a flag."""
+    each = next(((flag, found) for flag, names in _VALUES if (found := names.search(text))), None)
+    return Told() if each is None else of_release(vllm_flags.VALUE, each[1], facts, f"{each[0]}=")
+
+
+def of_release(kind: str, match: re.Match[str] | None, facts: Facts, flag: str = "") -> Told:
+    """Name the releases that have the name in a match. Values are those of a `flag` with its "=".
+
+    Each release has all names that it knows, so a name of no release is one of a plugin or of the future.
+    """
+    name, version = match[match.lastindex or 0] if match else "", facts.get("vllm_version")
+    found = vllm_flags.look_up(flag + name, None if version is None else str(version), kind)
+    if found.standing is Standing.NOT_YET:
+        return Told(f"vLLM has {name} from {found.releases} on.", (Fix(f"install vLLM {found.releases} or later"),))  # fmt: skip
+    if found.standing is Standing.REMOVED:
+        return Told(f"vLLM {found.removed_in} removed {name}.", (Fix(f"use vLLM {found.releases} or before, or the model's successor"),))  # fmt: skip
+    if found.nearest:
+        return Told(f"No release of vLLM has {name}.", (Fix(f"write {found.nearest}, if that is meant"),))  # fmt: skip
+    return Told(f"Releases of vLLM with {name}: {found.releases}.") if found.releases else Told()
+
+
 def field(text: str, facts: Facts) -> Told:
     """Quote the message below a header that counts errors."""
+    if found := _REQUIRED.search(text):
+        model = "model" in found[1]
+        fix = Fix("name the model", "vllm serve ORG/MODEL …") if model else Fix("add the argument that the message names")  # fmt: skip
+        return Told(f"The command lacks {found[1].strip()}.", (fix,))
     found = _FIELD.search(text)
     if found is None:
-        return Told()
+        return value(text, facts)
     name = f"{found[1]}: " if found[1] else ""
     return Told(f'The message is "{name}{found[2].strip()}".')
 
@@ -158,10 +196,13 @@ FAILURES = (
             cure("use another parser only if it was made for this model; else start without the flag", None, when(r"invalid (?:tool call|reasoning) parser")),
             cure("or use a value of the list, if its meaning fits", None, when(r"invalid choice", lacks=r"-parser")),
             cure("if the value is JSON, see that the shell leaves its quotes: single quotes around, double quotes within", "--FLAG '{\"key\": \"value\"}'", when(r"cannot be converted|\bJSON\b|json\.")),
-            cure("see the flag's values", "vllm serve --help=all"),
+            cure("see the flag's values", "vllm serve --help=all   (in releases before 0.10: --help)", when(lacks=r"arguments are required")),
         ),
         deterministic=True,
         numbers=field,
-        variants=(NO_FIELD,),
+        variants=(
+            NO_FIELD,
+            Variant(when=when(r"arguments are required"), sentence="the command lacks an argument", why="Each start ends in the same way."),
+        ),
     ),
 )  # fmt: skip

@@ -10,7 +10,6 @@ from vllm_watch.diagnosis.families import flags
 from vllm_watch.diagnosis.report import UNKNOWN, Fix
 from vllm_watch.diagnosis.rule import WHOLE, Facts, Failure, Rank, Told, Variant, cure, rule, when
 from vllm_watch.support import vllm_flags
-from vllm_watch.support.vllm_flags import Standing
 
 _SHAPES = re.compile(rf"load weights? (?:of size )?\(?torch\.Size\(\[({WHOLE}), 1\]\)\)? ?(?:to a|into) parameter (?:of size )?\(?torch\.Size\(\[({WHOLE}), ({WHOLE})\]\)")  # fmt: skip
 
@@ -21,28 +20,25 @@ def is_packed(text: str) -> bool:
     return found is not None and int(found[1]) * 2 == int(found[2]) * int(found[3])
 
 
+_MISSING = re.compile(r"not initialized from checkpoints?: \{([^{}]{1,8000})")
+_LAYER = re.compile(r"layers\.(\d{1,4})\.([\w.]+)")
+
+
+def lacks_some_layers(text: str) -> bool:
+    """Return True if all missing weights are of a few layers, and several of each layer are missing."""
+    found = _MISSING.search(text)
+    names = found[1].split(", ") if found else []
+    layers = [each for each in map(_LAYER.search, names) if each]
+    numbers = {int(each[1]) for each in layers}
+    return len(layers) == len(names) > len(numbers) > 0 and 0 not in numbers
+
+
 _ARCHITECTURE = re.compile(r"[Aa]rchitectures? \[?['\"]?(\w{4,80})")
-_QUANTIZATION = re.compile(r"[Qq]uantization method:? ['\"]?([\w-]{2,40})|--quantization.{0,20}: invalid choice: '([\w-]{2,40})")  # fmt: skip
 
 
 def architecture(text: str, facts: Facts) -> Told:
     """Name the releases that have the architecture."""
-    return _of_release(vllm_flags.ARCHITECTURE, _ARCHITECTURE.search(text), facts)
-
-
-def quantization(text: str, facts: Facts) -> Told:
-    """Name the releases that have the quantization."""
-    return _of_release(vllm_flags.QUANTIZATION, _QUANTIZATION.search(text), facts)
-
-
-def _of_release(kind: str, match: re.Match[str] | None, facts: Facts) -> Told:
-    name, version = match[match.lastindex or 0] if match else "", facts.get("vllm_version")
-    found = vllm_flags.look_up(name, None if version is None else str(version), kind)
-    if found.standing is Standing.NOT_YET:
-        return Told(f"vLLM has {name} from {found.releases} on.", (Fix(f"install vLLM {found.releases} or later"),))  # fmt: skip
-    if found.standing is Standing.REMOVED:
-        return Told(f"vLLM {found.removed_in} removed {name}.", (Fix(f"use vLLM {found.releases} or before, or the model's successor"),))  # fmt: skip
-    return Told(f"Releases of vLLM with {name}: {found.releases}.") if found.releases else Told()
+    return flags.of_release(vllm_flags.ARCHITECTURE, _ARCHITECTURE.search(text), facts)
 
 
 GATED = "hf_gated_or_auth"
@@ -142,6 +138,12 @@ FAILURES = (
         deterministic=True,
         variants=(
             Variant(
+                when=when(r"CERTIFICATE_VERIFY_FAILED|certificate verify failed"),
+                sentence="the hub answers, but its TLS certificate could not be verified",
+                why="Most often a proxy of this network signs with a CA that this Python (or container) does not know, or the list of CAs is missing or old.",
+                cures=(cure("check who signs the certificate", "openssl s_client -connect huggingface.co:443 </dev/null 2>/dev/null | grep -E 'issuer|Verify'"), cure("name a file with the proxy's CA and the usual ones", "REQUESTS_CA_BUNDLE=/path/ca.pem SSL_CERT_FILE=/path/ca.pem", when(r"certificate verify failed|CERTIFICATE_VERIFY"))),
+            ),
+            Variant(
                 when=when(r"\b429\b|rate limit"),
                 sentence="Hugging Face refused the download for now: too many requests (429)",
                 why="The limit is per account or address and passes by itself; many replicas that start at once reach it.",
@@ -237,6 +239,12 @@ FAILURES = (
                 sentence="weights that a trainer sends to the running engine have names that vLLM's model does not have",
                 why="The names come from the trainer (verl, TRL, OpenRLHF …), LoRA's among them; the checkpoint on the disk is not at fault.",
                 cures=(cure("see whether the trainer's release goes with this vLLM, and how it maps or merges LoRA weights", "python -m pip show vllm verl trl openrlhf", when(frames=r"_weights")),),
+            ),
+            Variant(
+                when=when(facts=("some_layers_missing",)),
+                sentence="weights of some layers are missing from the checkpoint's files",
+                why="The same weights of the other layers were found, so their names fit: files are missing or cut short, or the config counts more layers than the checkpoint has.",
+                cures=(cure("compare the files and their sizes with model.safetensors.index.json, and num_hidden_layers with the layers in it", "ls -lL /path/to/model"), cure("download the missing files", "hf download ORG/MODEL", when(facts=("some_layers_missing",)))),
             ),
             Variant(
                 when=when(r"no module or parameter named|were not initialized from checkpoint|are not initialized from checkpoints|KeyError: '"),
@@ -408,7 +416,7 @@ FAILURES = (
             Variant(
                 when=when(r"Value error, |validation error"),
                 sentence="vLLM's check of its settings failed, and the message is its reason",
-                cures=(cure("see the values that the flag takes", "vllm serve --help=all", when(r"--[a-z]|argument|Valid options|must be one of")),),
+                cures=(cure("see the values that the flag takes", "vllm serve --help=all   (before 0.10: --help)", when(r"--[a-z]|argument|Valid options|must be one of")),),
             ),
             Variant(
                 when=when(facts=("packed_4_bit",)), sentence="the checkpoint has a layer in 4-bit form (bitsandbytes), and vLLM built this layer without quantization",

@@ -38,12 +38,16 @@ _EXTENSION = re.compile(
 )
 
 
+_OF_PIP = {"flash_attn_2_cuda": "flash-attn", "flash_attn_3": "flash-attn"}
+
+
 def _built_for_another(text: str, facts: Facts) -> Told:
     found = _EXTENSION.search(text)
     if found is None:
         return Told()
-    what = f"install a release of {found[1]} that was built for this PyTorch, or build it in this environment"
-    return Told(f"It is {found[1]}.", (Fix(what, f"python -m pip show {found[1]} torch vllm"),))
+    name = _OF_PIP.get(found[1], found[1])
+    what = f"install a release of {name} that was built for this PyTorch, or build it in this environment"
+    return Told(f"It is {found[1]}.", (Fix(what, f"python -m pip show {name} torch vllm"),))
 
 
 FAILURES = (
@@ -142,8 +146,8 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"cannot import name|has no attribute|partially initialized"),
-                sentence="an installed package lacks a name that its user imports: it is of another version, often a newer one",
-                why="Installing the newest of everything makes such errors; the version that fits is named in the requirements of the package that imports it.",
+                sentence="an installed package lacks a name that its user imports: it is of another version",
+                why="Either of the two may be too old or too new; the requirements of the package that imports the name list the versions that fit.",
                 cures=(_CHECK, cure("install the version that this vLLM requires", "python -m pip show vllm; python -m pip install 'PACKAGE==VERSION'", when(r"cannot import name|has no attribute"))),
             ),
             Variant(

@@ -169,6 +169,12 @@ FAILURES = (
                 cures=(cure("compute experts without it", "VLLM_ROCM_USE_AITER_MOE=0", when(seen=r"(?i)aiter\S{0,40}moe")), cure("serve without AITER, or with another release of it", "VLLM_ROCM_USE_AITER=0", when(seen=r"(?i)aiter"))),
             ),
             Variant(
+                when=when(r"Memory access fault by GPU node-(\d+)\b.{0,400}\n.{0,200}Memory access fault by GPU node-(?!\1\b)\d"),
+                sentence="a kernel accessed memory that is not its own, on several GPUs at once",
+                why="GPUs do not break at the same time: the kernel, or the shapes that it was given, is at fault.",
+                cures=(cure("find the kernel", "AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1 vllm serve …", when(r"Memory access fault")), cure("if VLLM_ROCM_USE_AITER is on, or the log names AITER, serve once without it to compare", "VLLM_ROCM_USE_AITER=0", when(r"Memory access fault"))),
+            ),
+            Variant(
                 when=when(r"HSA_STATUS|Memory access fault by GPU|Memory critical error|hipError|amdgpu"), sentence="the AMD GPU, or a kernel on it, failed",
                 why="The HSA runtime aborts the queue, and only a new process gets another.",
                 cures=(cure("see the driver's own report", "dmesg -T | grep -i -E 'amdgpu|kfd'"), cure("find the kernel", "AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1 vllm serve …", when(r"HSA_|Memory access fault|hipError"))),

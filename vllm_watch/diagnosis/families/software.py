@@ -5,7 +5,7 @@ Sources: PyTorch; vllm/model_executor/layers/quantization and vllm/platforms of 
 
 import re
 
-from vllm_watch.diagnosis.families import model
+from vllm_watch.diagnosis.families import flags
 from vllm_watch.diagnosis.families.packages import NOT_CUDA
 from vllm_watch.diagnosis.report import UNKNOWN
 from vllm_watch.diagnosis.rule import Facts, Failure, Rank, Told, Variant, cure, rule, when
@@ -14,6 +14,8 @@ QUANTIZATION = "quantization_unsupported"
 DTYPE = "dtype_unsupported"
 ATTENTION = "attention_backend_unavailable"
 DRIVER = "driver_cuda_mismatch"
+
+_OTHER_GPU = cure("this host has several kinds of GPU (a warning of the start lists them): choose one that can do it", "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=N vllm serve …", when(facts=("mixed_gpus",)))  # fmt: skip
 
 RULES = (
     rule(QUANTIZATION, "uantiz", pattern=r"different quantization (?:scheme|config)|[Uu]nsupported \w+ quantization|quantization with \w+ .{0,40}not supported|(?:[Uu]nknown|[Ii]nvalid|[Uu]nsupported) quantization|quantization (?:method )?\S{0,60} ?(?:is )?(?:currently )?not supported|[Qq]uantization (?:method|scheme).{0,120}(?:not supported|does not match|is deprecated)|does not support .{0,40}quantization|quantization is (?:currently )?not supported|[Cc]annot find (?:any|the config file) .{0,100}quantiz|weight quantization is supported for|quantization (?:config|method).{0,80}(?:unsupported|not found)|requires? .{0,60}for quantization"),
@@ -48,6 +50,8 @@ _REASONS = re.compile(r"\b[A-Z][A-Z0-9_]{2,40}: \[([^\]]{1,400})\]")
 def _common_reason(text: str, facts: Facts) -> Told:
     each = [set(found.split(", ")) for found in _REASONS.findall(text)]
     common = sorted(set.intersection(*each)) if len(each) > 1 else []
+    if not each:
+        return flags.value(text, facts)
     return Told(f"All {len(each)} backends refuse for the same reason: {', '.join(common)}.") if common else Told()  # fmt: skip
 
 
@@ -61,7 +65,7 @@ FAILURES = (
             cure("see which quantizations this release takes on this GPU, in vLLM's table of quantization support"),
         ),
         deterministic=True,
-        numbers=model.quantization,
+        numbers=flags.value,
         variants=(
             Variant(
                 when=when(r"quantization method .{0,80}is deprecated"),
@@ -101,7 +105,7 @@ FAILURES = (
                 when=when(r"capability|Blackwell|Hopper|_scaled_mm|is not supported on this GPU|for the current GPU|current platform|SM ?\d\d"),
                 sentence="this GPU does not compute this quantization",
                 why="The kernels were made for other generations of GPUs, most often newer ones.",
-                cures=(cure("take a version of the model in a format that this GPU computes (AWQ or GPTQ run from compute capability 7.5 or 8.0 on)", None, when(r"capability|Blackwell|Hopper|_scaled_mm|GPU|platform|SM", lacks=NOT_CUDA)),),
+                cures=(_OTHER_GPU, cure("take a version of the model in a format that this GPU computes (AWQ or GPTQ run from compute capability 7.5 or 8.0 on)", None, when(r"capability|Blackwell|Hopper|_scaled_mm|GPU|platform|SM", lacks=NOT_CUDA)),),
             ),
             Variant(
                 when=when(r"KeyError: '|qweight|qzeros|g_idx|weight_scale"),
@@ -120,7 +124,7 @@ FAILURES = (
             Variant(
                 when=when(r"Bfloat16 is only supported|bf(?:loat)?16.{0,80}(?:compute capability|only supported)"),
                 sentence="this GPU does not compute bfloat16, which needs compute capability 8.0 (Ampere)",
-                cures=(cure("serve in half precision", "--dtype half", when(r"Bfloat16 is only supported|bf(?:loat)?16")),),
+                cures=(_OTHER_GPU, cure("serve in half precision", "--dtype half", when(r"Bfloat16 is only supported|bf(?:loat)?16")),),
             ),
             Variant(
                 when=when(r"fp8e4nv|Float8|fp8|FP8"),
@@ -245,6 +249,12 @@ FAILURES = (
                     cure("compare it with the GPU here, and with the PyTorch that is installed", "python -c 'import torch; print(torch.__version__, torch.version.cuda, torch.version.hip)'; lspci | grep -i -E 'nvidia|amd|intel'"),
                     cure("install the vLLM that is built for this GPU and this CUDA or ROCm", None, when(r"device type")),
                 ),
+            ),
+            Variant(
+                when=when(r"could not select device driver"),
+                sentence="Docker cannot pass GPUs to containers here: NVIDIA's container toolkit is not installed, or Docker is not configured for it",
+                why="The container was not started, so vLLM did not run.", deterministic=False,
+                cures=(cure("check that the host itself sees its GPUs", "nvidia-smi; nvidia-ctk --version"), cure("install nvidia-container-toolkit, and configure Docker for it", "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker", when(r"device driver"))),
             ),
             Variant(
                 when=when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|no CUDA-capable|NVML|nvml|libcuda\.so|select device driver|no GPUs found|infer device type|HIP GPUs|hipErrorNoDevice|not compiled with CUDA|Driver Not Loaded|set to empty string|accelerator device when none|platform is not available"),

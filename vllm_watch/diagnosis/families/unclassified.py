@@ -330,7 +330,7 @@ MEANINGS = (
     Variant(
         when=when(r"Unknown vLLM environment variable"), sentence="the environment has a variable that this vLLM does not read, and a setting refuses such variables",
         why="A release removed or renamed it, or it belongs to another program.",
-        cures=(cure("unset it; vllm serve --help=all shows the flag that may have replaced it", "env | grep VLLM_", when(r"VLLM_")), cure("name the attention backend by its flag", "--attention-backend NAME", when(r"VLLM_ATTENTION_BACKEND"))),
+        cures=(cure("unset it; vllm serve --help (or --help=all) shows the flag that may have replaced it", "env | grep VLLM_", when(r"VLLM_")), cure("name the attention backend by its flag", "--attention-backend NAME", when(r"VLLM_ATTENTION_BACKEND"))),
     ),
     Variant(
         when=when(r"(?i)page size|common block size|block size \d+ is not supported|one unified type|unify"),
