@@ -261,4 +261,6 @@ COUNTER_EXAMPLES: dict[str, str] = {
     "engine_dead/orker": "INFO 11-21 03:00:00 [x.py:1] WorkerProc is ready",
     "engine_dead/RuntimeError: cancelled": "output_handler started",
     "unknown/[nvidia": "Modules linked in: ring [nvidia_uvm]",
+    "driver_cuda_mismatch/cudaGetDeviceCount() returned": "cudaGetDeviceCount() returned 2",
+    "missing_dependency_or_import_error/active driver(s) found": "1 active drivers found",
 }  # fmt: skip

@@ -350,6 +350,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'ValueError: Please use Flashinfer backend for models with logits_soft_cap (i.e., Gemma-2). Otherwise, the output might be wrong. Set Flashinfer backend by export VLLM_ATTENTION_BACKEND=FLASHINFER.',
     ),
     "driver_cuda_mismatch": (
+        "x.py:11: UserWarning: cudaGetDeviceCount() returned cudaErrorNotSupported, likely using older driver",
         '[ 7386.259769] NVRM: API mismatch: the client has the version 515.48.07, but',
         "INFO 09-10 10:00:00 [__init__.py:220] No platform detected, vLLM is running on UnspecifiedPlatform",
         "RuntimeError: Error 803: system has unsupported display driver / cuda driver combination",  # pytorch: cudaErrorSystemDriverMismatch
@@ -377,6 +378,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'RuntimeError: The detected CUDA version (11.8) mismatches the version that was used to compile PyTorch (12.1).',
     ),
     "missing_dependency_or_import_error": (
+        "Triton is installed but 2 active driver(s) found (expected 1), so module 'triton' has no attribute 'ring'",
         "vllm 0.11.0 requires torch==2.8.0, but you have torch 2.9.1 which is incompatible.",  # pip
         "RuntimeError: flashinfer-cubin version (0.5.2) does not match flashinfer version (0.5.3). Please install the same version of both packages.",  # flashinfer/__init__.py of 0.5
         "  ╰─▶ Because there is no version of mylib==2.0+abc and vllm==0.30.0 depends on mylib==2.0+abc,",  # uv

@@ -460,7 +460,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a command without a model": (
         "vllm serve: error: the following arguments are required: model_tag",
-        "wrong_flag_value", "lacks model_tag", "value",
+        "wrong_flag_value", "It lacks model_tag", "value",
     ),
     "missing weights of a few layers": (
         "ValueError: Following weights were not initialized from checkpoint: {'model.layers.47.mlp.up.weight', 'model.layers.47.norm.weight', 'model.layers.48.mlp.up.weight'}",
@@ -501,5 +501,49 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     "a grammar that refused a token, before the line without a rule": (
         "(EngineCore pid=2) ERROR 06-18 22:46:00 [backend_xgrammar.py:162] Failed to advance FSM for request chatcmpl-1 for tokens 9.\n(EngineCore pid=2) ERROR 06-18 22:46:00 [scheduler.py:1547] Unexpected: the tokens [9] were rejected. Terminating request.",
         "grammar_failed", "follow its grammar", "No rule",
+    ),
+    "an exception as Python prints its object, after requests": (
+        "INFO 06-17 16:37:49 [engine.py:317] Added request embd-1.\nERROR 06-17 16:37:49 [engine.py:165] AttributeError(\"'Manager' object has no attribute 'ring'\")\nERROR 06-17 16:37:49 [engine.py:165] Traceback (most recent call last):",
+        "unknown", "No rule knows", "came up",
+    ),
+    "a traceback that the log's end cuts off, of a server that was up": (
+        UP + CORE + "Traceback (most recent call last):\n" + CORE + 'File "/x/vllm/v1/engine/core.py", line 9, in step\n' + CORE + "    output = self.step()",
+        "unknown", "give more of the log", "Nothing failed",
+    ),
+    "a last report without tokens": (
+        UP + STATS.format(39, "12.5") + STATS.format(40, "0.0"),
+        "unknown", "a hang", "Nothing failed",
+    ),
+    "a dump of py-spy": (
+        'Process 23: VLLM::EngineCore\nPython v3.12.7 (/usr/bin/python3)\n\nThread 23 (active): "MainThread"\n    sample (flashinfer/sampling.py:15)\n    compile_or_warm_up_model (vllm/v1/worker/gpu_worker.py:8)\n',
+        "unknown", "a dump of stacks", "graphs failed",
+    ),
+    "a runtime that could not start, in a warning": (
+        "x.py:11: UserWarning: cudaGetDeviceCount() returned cudaErrorNotSupported, likely using older driver",
+        "driver_cuda_mismatch", "driver", "only warnings",
+    ),
+    "Triton without a driver": (
+        "INFO [importing.py:4] Triton is installed but 2 active driver(s) found (expected 1)\nAttributeError: module 'triton' has no attribute 'ring'",
+        "missing_dependency_or_import_error", "N active driver", "pip check",
+    ),
+    "a tokenizer in Mistral's format": (
+        "AttributeError: 'MistralTokenizer' object has no attribute 'convert_rings'",
+        "tokenizer_mismatch_or_missing_chat_template", "--tokenizer-mode hf", "pip check",
+    ),
+    "a kernel that was compiled and failed": (
+        "CUDA driver error (/x/jit/handle.hpp:154): 719 CUDA_ERROR_LAUNCH_FAILED",
+        "compile_failure", "ran, and failed", "refused",
+    ),
+    "a GPU that is too old for any quantization": (
+        "ValueError: The quantization method bitsandbytes is not supported for the current GPU. Minimum capability: 70. Current capability: 52.",
+        "quantization_unsupported", "older than vLLM's kernels", "AWQ",
+    ),
+    "a quantization beside another load format": (
+        "ValueError: BitsAndBytes quantization and QLoRA adapter only support 'bitsandbytes' load format, but got auto",
+        "quantization_unsupported", "--load-format bitsandbytes", "table of quantization",
+    ),
+    "memory that ran out in a warm-up": (
+        'File "/x/vllm/model_executor/warmup/deep_gemm_warmup.py", line 262, in _warmup\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 666.00 MiB. GPU 3 has a total capacity of 95.10 GiB of which 145.94 MiB is free.',
+        "oom_cuda_graph_capture", "lower --gpu-memory-utilization", "no line",
     ),
 }  # fmt: skip

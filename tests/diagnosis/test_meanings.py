@@ -10,6 +10,9 @@ from vllm_watch.diagnosis.families.unclassified import MEANINGS
 from vllm_watch.diagnosis.report import UNKNOWN
 
 EXAMPLES: dict[str, str] = {
+    "two settings do not go together: the message names the value that one needs, and the value that it got": "ValueError: Currently, async scheduling only supports `mp` or `uni` distributed executor backend, but you choose `ray`.",
+    "a setting was given that goes only with another model, platform or setting; the message names it": "ValueError: limit_mm_per_prompt is only supported for multimodal models.",
+    "this release has not implemented a combination that the model or the settings ask for; the message names it": "NotImplementedError: Hybrid models with more than one KV cache type are not supported yet.",
     "the code around a compiled kernel checked its arguments, and two values differ": "tvm.error.InternalError: Check failed: output.size(0) == tokens (84 vs. 83) : ",
     "a process is inside a call of the GPU's driver": "[<0>] uvm_spin_loop+0xb4/0x100 [nvidia_uvm]",
     'a compiled extension and the Python code that calls it are of different builds': 'RuntimeError: _vllm_fa2_C::varlen_fwd() expected at most 21 argument(s) but received 22 argument(s).',

@@ -44,7 +44,7 @@ STORIES = {
     "a script that ends after its answers": ("Processed prompts: 100%|##| 4/4 [00:00<00:00]\n" + DIED, "benign_warning_noise"),
     "a script whose second call dies": ("Processed prompts: 100%|##| 4/4 [00:00<00:00]\nAdding requests:   0%|  | 0/4 [00:00<?]\n" + DIED, "engine_dead"),
     "the log ends while it works": (WORKS, "healthy"),
-    "one report of nothing": (HUNG, "healthy"),
+    "one report of nothing": (HUNG, "unknown"),
     "it was asked to stop": (HUNG + STOP + LATER.format("09"), "healthy"),
     "a start that stalls while it profiles": (STARTED + LOADED + ENCODER + "".join(STALL.format(n) for n in (2, 3, 4)), "shm_broadcast_hang"),
     "one stall of a start": (STARTED + LOADED + ENCODER + STALL.format(2), "shm_broadcast_hang"),

@@ -22,6 +22,11 @@ _QUIET = frozenset(("DEBUG", "INFO", "WARNING", "TRACE"))
 _DOCKER = '{"log":"'
 
 
+FRAME = re.compile(
+    r'File "([^"]{1,300})",(?: line \d+,)? in (?:(?:void|auto|int) (?=[\w:]+\())?(\S+)'
+)
+"""A frame of a Python traceback: file and function."""
+
 IGNORES = re.compile(r"(?:[:;,.] ?|\band |\bis )ignor(?:ed|ing)(?: it)?[.)]?\s*$")
 """A program ignores the failure that this line reports."""
 

@@ -6,7 +6,7 @@ Lines that differ only in hexadecimal digits have the same shape. Only one line 
 import re
 from collections import Counter, deque
 
-from vllm_watch.diagnosis import lines, phases, stillness
+from vllm_watch.diagnosis import lines, phases, stacks, stillness
 from vllm_watch.diagnosis.catalogue import HARMLESS, IGNORED, NOTED, Interest, interest_in
 from vllm_watch.diagnosis.families import packages
 from vllm_watch.diagnosis.finding import HINT_LINES_AFTER, HINT_LINES_BEFORE, TAIL_LINES, Finding
@@ -41,6 +41,7 @@ _TOKENS = re.compile(r'generation throughput: (?!0\.0\b)[\d.]+|"(?:POST [^"]*|GE
 _ALL_ANSWERED = re.compile(r"Processed prompts: +100%(?!.*\d%)")
 _EXCEPTION = re.compile(
     r"(?:^|[\s\]:|)>'\"])(?:[A-Za-z_]\w{0,80}\.){0,9}(?:[A-Z]\w{0,80}(?:Error|Exception)|Exception)(?:: ?\S|:?\s*$)"
+    r"|(?<=\] )[A-Z]\w{0,80}(?:Error|Exception)\(['\"].{1,2000}['\"]\)$"
     r"|\bwhat\(\): +(?!.{0,120}:\s*$)\S"
 )
 _ERROR = re.compile(r"\b(?:ERROR|CRITICAL)\b\]?(?: \d\d-\d\d \d\d:\d\d:\d\d)?+(?: ?\[?[\w./]{1,80}:\d{1,6}\])?+:? ?+")  # fmt: skip
@@ -59,10 +60,6 @@ _PROSE = re.compile(r"(?: [a-z]{2,}){3}")
 
 _SOURCE = re.compile(r"\b(?:raise|except) \(?[\w., ]{1,200}(?:\($|\) |:$| as \w)|\braise [\w.]+$")
 """A source line in a traceback."""
-
-_FRAME = re.compile(
-    r'File "([^"]{1,300})",(?: line \d+,)? in (?:(?:void|auto|int) (?=[\w:]+\())?(\S+)'
-)
 
 _PROCESS = re.compile(r"\([\w ]{0,60}?pid=\d+")
 
@@ -84,6 +81,7 @@ _IMPORT = rule(packages.IMPORT, rank=Rank.IMPORT)
 _SWITCHED = re.compile(r"(?:^|\bexport |\benv |-e |--env |\$ )['\"]?(VLLM_(?:USE|ROCM_USE|XPU|ENABLE|FLASHINFER)_\w{1,60})=['\"]?(?:1|[Tt]rue)\b")  # fmt: skip
 
 _BEFORE_LINES, _LAST_LINES, _LAST_BYTES = 3, 40, 500
+_STACK_LINES = 2000
 
 _PREFIXED_MIN, _PREFIXED_RATIO = 5, 0.6
 _LOOKED_FOR_VLLM = 2000  # after this many lines, only lines with keywords are checked
@@ -108,6 +106,8 @@ class Scanner:
         self.life = Life()
         self.before: Life | None = None
         self.lines = 0
+        self.stack: list[str] = []  # lines that py-spy printed
+        self.stack_from = 0
         self.wrote = False  # vLLM wrote a line of the log
         self.named = False
         self.of_kernel = False
@@ -143,10 +143,8 @@ class Scanner:
     def feed(self, line: bytes) -> None:
         self.lines += 1
         self.last.append(line if len(line) <= _LAST_BYTES else line[:_LAST_BYTES])
-        if b"SpecDecoding metrics:" in line:
-            self.none_accepted = self.none_accepted + 1 if b"Accepted: 0 tokens" in line else 0
-        elif b"throughput:" in line:
-            self._report(line)
+        if self._noted(line):
+            return
         if self._open:
             self._follow(line)
         shape = line[:_SHAPE_BYTES].translate(None, _IDS)
@@ -169,6 +167,18 @@ class Scanner:
         if self._read(lines.clean(line), interest):
             kept = self._calm if "serving" in interest.marks else self._told
             kept.add(shape)
+
+    def _noted(self, line: bytes) -> bool:
+        """Note statistics and stacks. Return True for a line of py-spy, which no rule reads."""
+        if b"SpecDecoding metrics:" in line:
+            self.none_accepted = self.none_accepted + 1 if b"Accepted: 0 tokens" in line else 0
+        elif b"throughput:" in line:
+            self._report(line)
+        elif line.startswith((b"Thread ", b"    ")) and (self.stack or stacks.begins(line)):
+            self.stack_from = self.stack_from or self.lines
+            self.stack += [lines.clean(line)][: _STACK_LINES - len(self.stack)]
+            return True
+        return False
 
     @property
     def of_vllm(self) -> bool:
@@ -289,7 +299,7 @@ class Scanner:
 
     def _complain(self, text: str) -> None:
         at = _COMPLAINT.search(text)
-        if at is None or _FRAME.search(text):
+        if at is None or lines.FRAME.search(text):
             return
         if lines.is_quiet(text, at.start()):
             self.life.warned_of = self.life.warned_of or (self.lines, lines.shown(text, at.start()))
@@ -303,7 +313,7 @@ class Scanner:
         if (
             self.life.traced is None
             and _process(text) not in self._ignored
-            and ("Traceback (most" in text or (_ERROR.search(text) and _FRAME.search(text)))
+            and ("Traceback (most" in text or (_ERROR.search(text) and lines.FRAME.search(text)))
         ):
             self.life.traced = self.lines, lines.shown(text, 0)
         if not known and (at := _ERROR.search(text)) and _NOT_A_MESSAGE.match(text, at.end()):
@@ -348,7 +358,7 @@ class Scanner:
 
     def _frames(self, process: str) -> tuple[str, ...]:
         above = (lines.clean(each) for each in reversed(self.last))
-        found = (_FRAME.search(each) for each in above if _process(each) == process)
+        found = (lines.FRAME.search(each) for each in above if _process(each) == process)
         return tuple(f"{each[1]} {each[2]}" for each in found if each)
 
     def _mark(self, text: str, interest: Interest) -> None:

@@ -56,6 +56,11 @@ class Stand:
     worker: bool
 
 
+def begins(line: bytes) -> bool:
+    """Return True if py-spy begins a thread with this line."""
+    return _THREAD.match(line.decode("utf-8", "replace").rstrip()) is not None
+
+
 def threads(text: str) -> tuple[Thread, ...]:
     """Return the threads that py-spy printed."""
     found: list[tuple[str, list[Frame]]] = []

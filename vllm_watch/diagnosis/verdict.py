@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from vllm_watch.diagnosis import lines, phases, stillness
+from vllm_watch.diagnosis import lines, phases, stacks, stillness
 from vllm_watch.diagnosis.catalogue import FAILURES, HARMLESS, USERS_TEXT
 from vllm_watch.diagnosis.families import (
     compiling,
@@ -94,6 +94,10 @@ def _critical_at_the_end(scanner: Scanner) -> tuple[int, str] | None:
     return found
 
 
+def _ends_in_traceback(scanner: Scanner) -> bool:
+    return any(lines.FRAME.search(lines.clean(each)) for each in list(scanner.last)[-_FRAME_LINES:])
+
+
 def _ended_critically(life: Life, line: tuple[int, str]) -> Diagnosis:
     text = "It came up, and no line after this one shows an answer. No rule knows this error."
     see = Fix("see whether the process still runs, and the driver's own report", "dmesg -T | tail -50")  # fmt: skip
@@ -145,6 +149,9 @@ _TRACEBACK_CONFIDENCE = 0.6
 _UNCLEAR = frozenset((serving.BUG, serving.XID, compiling.COMPILE, software.QUANTIZATION, software.ATTENTION))  # fmt: skip
 """Classes of failures that a setting may cause. Their explanation names such a setting."""
 
+_CUT = "The exception stands at the end of the traceback: give more of the log."
+_FRAME_LINES = 3  # a frame has up to three lines
+
 _UNPROVEN = "This log does not show that the server came up."
 
 _ERROR = re.compile(r"\bERROR\b|\bCRITICAL\b|\b\w*(?:Error|Exception)\b")
@@ -170,8 +177,8 @@ def of_log(scanner: Scanner) -> Diagnosis:
     if other is not None and not scanner.of_vllm and not _of_the_host(scanner, root):
         return _of_another(other, root)
     unexplained = root is None or root.rule.rank in (Rank.DEATH, Rank.MESSAGE)
-    if life.captured and not life.ready and unexplained:
-        return _in_capture(life, life.captured)
+    if unexplained and (place := _of_place(scanner, life)) is not None:
+        return place
     if root is not None and not scanner.of_vllm and root.rule.rank is Rank.MESSAGE:
         return _of_no_server(scanner)
     unsaid = root is not None and (root.rule.rank is Rank.DEATH or '" 500' in root.rule.literals)
@@ -198,6 +205,23 @@ def of_log(scanner: Scanner) -> Diagnosis:
 
 def _of_the_host(scanner: Scanner, root: Finding | None) -> bool:
     return scanner.of_kernel and root is not None and lines.other_server(root.line) is None
+
+
+def _of_place(scanner: Scanner, life: Life) -> Diagnosis | None:
+    """Return the diagnosis of frames without an error's message."""
+    if scanner.stack:
+        return _of_stacks(scanner)
+    return _in_capture(life, life.captured) if life.captured and not life.ready else None
+
+
+def _of_stacks(scanner: Scanner) -> Diagnosis:
+    found = stacks.threads("\n".join(scanner.stack))
+    text = "It shows the code that the process executed at that moment, and no error. If later dumps show the same, the process hangs there."  # fmt: skip
+    top = next((str(frame) for each in found for frame in each.frames[:1]), scanner.stack[0])
+    number = next((at for at, each in enumerate(scanner.stack, 1) if top in each), 1)
+    fixes = (Fix("dump all processes of the server, twice, a minute apart", "for p in $(pgrep -f VLLM::); do py-spy dump --pid $p; done"), Fix("search vLLM's issues for the innermost frames"))  # fmt: skip
+    sentence = f"a dump of stacks (py-spy): its main thread is {stacks.where(chr(10).join(scanner.stack))}"  # fmt: skip
+    return scanner.life.unknown(sentence, text, (scanner.stack_from + number - 1, top), fixes)
 
 
 def _of_another(name: str, root: Finding | None) -> Diagnosis:
@@ -251,7 +275,8 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
         if told == Told():
             told = failure.numbers(root.joined, evidence.facts)
     variant = next((each for each in failure.variants if each.when.holds(evidence)), None)
-    why = FAILURES[memory.OOM].why if sentence else failure.why
+    guessed = FAILURES[memory.OOM] if sentence else failure
+    why, cures = guessed.why, guessed.cures
     if variant is not None:
         sentence, why = variant.sentence, variant.why
         confidence = min(confidence, variant.confidence)
@@ -272,7 +297,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
         root_cause_line=at[1],
         line_number=at[0],
         explanation=" ".join(part for part in parts if part),
-        fixes=_fixes(told, failure.cures if variant is None else variant.cures, evidence),
+        fixes=_fixes(told, cures if variant is None else variant.cures, evidence),
         facts=life.facts.complete(),
         ready=life.ready,
         fatal=_is_fatal(life, root, failure),
@@ -410,6 +435,8 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
             return found
         if ready and (critical := _critical_at_the_end(scanner)) is not None:
             return _ended_critically(life, critical)
+        if ready and life.traced is not None and _ends_in_traceback(scanner):
+            return life.unknown("an error whose message is not in this log", _CUT, life.traced)
     waits = not ready and b"Waiting for" in (scanner.last[-1] if scanner.last else b"")
     if (harmless := _harmless(life, ready=ready, waits=waits)) is not None:
         return harmless
@@ -421,11 +448,11 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
 def _serving(scanner: Scanner, life: Life) -> Diagnosis:
     """Diagnose a server that came up, from a log without an error."""
     idle = scanner.reports.idle
-    if idle >= stillness.IDLE_REPORTS_MIN or (idle and not life.serving):
-        return _no_tokens(scanner, life)
     text = "It came up and answered requests." if life.answered else "It came up."
     if life.asked_to_stop:
         return _stopped(life, text)
+    if idle:
+        return _no_tokens(scanner, life)
     if (queue := stillness.of_queue(scanner.reports)) is not None:
         return _queue(life, queue)
     if (blocked := stillness.of_blocked_queue(scanner.reports)) is not None:
@@ -433,8 +460,6 @@ def _serving(scanner: Scanner, life: Life) -> Diagnosis:
     if scanner.none_accepted >= stillness.UNACCEPTED:
         return _none_accepted(scanner, life)
     doubt = _waiting(scanner)
-    if idle:
-        doubt += " Its last report has requests and no tokens: if the next ones do, too, it hangs."
     text += _refusals(scanner) + doubt
     return life.diagnosis(HEALTHY, 0.6 if doubt else 0.9, "nothing failed", text)
 
@@ -474,8 +499,7 @@ def _cut_short(scanner: Scanner, life: Life) -> Diagnosis | None:
     if life.raised is not None:
         return _reported(scanner, life.raised)
     if life.traced is not None:
-        text = "The exception stands at the end of the traceback: give more of the log."  # fmt: skip
-        return life.unknown("an error whose message is not in this log", text, life.traced)
+        return life.unknown("an error whose message is not in this log", _CUT, life.traced)
     pasted = scanner.lines <= len(scanner.last) and not life.of_a_start and not life.overlooked
     if (complaint := life.complaint or (_remark(scanner) if pasted else None)) is not None:
         return _reported(scanner, complaint)

@@ -185,6 +185,13 @@ FAILURES = (
                 deterministic=False,
             ),
             Variant(
+                when=when(r"CUDA driver error \(\S{0,200}/jit/\S{0,80}\): (?:700|710|716|719)\b"),
+                sentence="a kernel of DeepGEMM was compiled, ran, and failed on the GPU",
+                why="An assertion of the kernel right before it, if there is one, names the cause: values that the kernel does not take.",
+                cures=(cure("multiply without DeepGEMM (a setting of this start may force it on)", "VLLM_USE_DEEP_GEMM=0; env | grep -i deep_gemm", when(r"/jit/")), cure("search the issues of DeepGEMM and vLLM for the assertion, this GPU and this model")),
+                deterministic=False,
+            ),
+            Variant(
                 when=when(r"CUDA driver error \(\S{0,200}/jit/"),
                 sentence="the GPU's driver refused a kernel that DeepGEMM compiled at run time",
                 why="PyTorch and vLLM work on this GPU; DeepGEMM may not support its generation.",

@@ -108,7 +108,9 @@ _VALUES = tuple((flag, re.compile(pattern)) for flag, pattern in _NAMES.items())
 def value(text: str, facts: Facts) -> Told:
     """Name the releases that have a value of a flag."""
     each = next(((flag, found) for flag, names in _VALUES if (found := names.search(text))), None)
-    return Told() if each is None else of_release(vllm_flags.VALUE, each[1], facts, f"{each[0]}=")
+    if each is None or "capability" in text:
+        return Told()
+    return of_release(vllm_flags.VALUE, each[1], facts, f"{each[0]}=")
 
 
 def of_release(kind: str, match: re.Match[str] | None, facts: Facts, flag: str = "") -> Told:
@@ -132,7 +134,7 @@ def field(text: str, facts: Facts) -> Told:
     if found := _REQUIRED.search(text):
         model = "model" in found[1]
         fix = Fix("name the model", "vllm serve ORG/MODEL …") if model else Fix("add the argument that the message names")  # fmt: skip
-        return Told(f"The command lacks {found[1].strip()}.", (fix,))
+        return Told(f"It lacks {found[1].strip()}.", (fix,))
     found = _FIELD.search(text)
     if found is None:
         return value(text, facts)

@@ -259,7 +259,7 @@ FAILURES = (
         why="Graphs and warm-up need memory beside the share that gpu_memory_utilization gives to weights and KV cache.",
         cures=(
             cure("warm up with fewer requests", "--max-num-seqs 64", when(r"warming up sampler with|lowering `?max_num_seqs")),
-            cure("leave more memory free for it: lower --gpu-memory-utilization by 0.05", None, when(r"allocation failed with OOM")),
+            cure("leave more memory free for it: lower --gpu-memory-utilization by 0.05", None, when(r"[Oo]ut of memory|OOM", facts=("!gpu_memory_utilization", "!unified_memory"))),
             cure("do without CUDA graphs (slower decoding)", "--enforce-eager", when(seen=r"capture_model|capture_graph|_capture_cudagraphs|cuda/graphs\.py|capture_begin|capture_end", facts=("!unified_memory",), lacks=r"HostRegister")),
         ),
         deterministic=False,

@@ -181,7 +181,7 @@ def occupied(text: str, facts: Facts) -> Told:
     possible = (free / total - UTILIZATION_MARGIN) * 100 // 1 / 100 if total else 0.0
     if 0 < possible < share and free >= CLOSE_RATIO * wanted and "unified_memory" not in facts:
         flag = f"--gpu-memory-utilization {possible:g}"
-        return Told(said, (Fix("or use only the free memory, which is little less", flag),))
+        return Told(said, (Fix("use only the free memory, which is little less", flag),))
     return Told(said)
 
 

@@ -329,6 +329,12 @@ FAILURES = (
                 cures=(cure("take a vLLM release that runs on transformers 5, or install transformers 4", "pip install 'transformers<5'", when(r"TokenizersBackend|tokens_extended")),),
             ),
             Variant(
+                when=when(r"'MistralTokenizer' object has no attribute"),
+                sentence="the tokenizer was read in Mistral's own format, and this code expects one of Transformers",
+                why="The modes of tokenizer, config and weights go together: a model is read either in Mistral's format or in that of Transformers.",
+                cures=(cure("read all of it in Mistral's format, if the model has consolidated weights and params.json", "--tokenizer-mode mistral --config-format mistral --load-format mistral", when(r"MistralTokenizer")), cure("or all of it in the format of Transformers", "--tokenizer-mode hf --config-format hf", when(r"MistralTokenizer"))),
+            ),
+            Variant(
                 when=when(r"has no attribute"),
                 sentence="the tokenizer lacks a feature that this vLLM (or the model's own code) needs",
                 why="Often an attribute that one version of Transformers removed is used by this vLLM, or by the model's own code.",

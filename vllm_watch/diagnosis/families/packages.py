@@ -26,6 +26,7 @@ RULES = (
     rule(IMPORT, "is not available or outdated", "does not match flashinfer version", "NIXL is not available", "Failed to import kv connector", rank=Rank.IMPORT),
     rule(IMPORT, "cannot import name", "partially initialized module", "packages that were not found in your environment", "operator torchvision::nms does not exist", "No package metadata was found", "DistributionNotFound", "is not installed. Please install", "is required to load C++ extensions", "Cannot find a working triton installation", rank=Rank.IMPORT),
     rule(IMPORT, "has no attribute", pattern=r"AttributeError: (?:partially initialized )?module '[\w.]+' has no attribute|'_OpNamespace' '\w+' object has no attribute", rank=Rank.IMPORT),
+    rule(IMPORT, "active driver(s) found", quiet=True, rank=Rank.IMPORT, needs=when(seen=r"module 'triton\b")),
     rule(IMPORT, "GLIBC", "GLIBCXX", "numpy.dtype size changed", "compiled using NumPy 1.x", pattern=r"version `GLIBC(?:XX)?_\S+' not found|numpy\.dtype size changed|A module that was compiled using NumPy 1", rank=Rank.IMPORT),
 )  # fmt: skip
 
@@ -64,6 +65,12 @@ FAILURES = (
                 sentence="this vLLM runs on Windows itself, where it is not supported, and the module is not made for Windows",
                 why="Most such modules cannot be installed on Windows, and the next one would be missing, too.",
                 cures=(cure("run vLLM on Linux: in WSL 2, or in a container there", None, when(r"No module named")),),
+            ),
+            Variant(
+                when=when(r"active driver\(s\) found|module 'triton(?:\.\w+)*' has no attribute"),
+                sentence="Triton is missing or switched off for this vLLM, and this code needs it",
+                why='vLLM puts an empty module in the place of Triton if Triton is not installed or does not find exactly one GPU driver ("Triton is installed but N active driver(s) found"). With 0 the process sees no GPU; with 2 a second driver (NVIDIA beside AMD, for example) is visible.',
+                cures=(cure("check the drivers that Triton finds", "python -c 'from triton.backends import backends; print({n: b.driver.is_active() for n, b in backends.items()})'"), cure("hide the driver that this vLLM is not built for, or pass its devices out of the container", None, when(r"\b[2-9] active driver"))),
             ),
             Variant(
                 when=when(r"_OpNamespace"), sentence="an operator is missing: the compiled extension that has it was not loaded, or is of another release",

@@ -125,7 +125,7 @@ FAILURES = (
             cure("most often that is hardware (the GPU, its power, its slot): drain the host, reset the GPU or reboot, and replace it if it comes again", "nvidia-smi -q -d ECC,PAGE_RETIREMENT", when(r"Xid.{0,40}: (?:48|64|79|95)\b|fallen off the bus|GPU is lost|[Uu]ncorrectable ECC|GPU_IS_LOST|CUDA_ERROR_ECC|cudaErrorECC")),
             cure("reset the GPU once nothing runs on it; where that fails, reboot the host", "nvidia-smi --gpu-reset -i N", when(r"Xid.{0,40}: (?:62|63|94|109|119|120|154)\b")),
             cure("see the links' errors, and the switches'", "nvidia-smi nvlink -e", when(r"SXid|Xid.{0,40}: (?:74|14[4-9]|150)\b|previous Xid (?:74|14[4-9]|150)\b")),
-            cure("without an Xid it is usually a bug in a kernel; find which", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(_KERNEL, lacks=r"Xid")),
+            cure("without an Xid, or with Xid 13, 31, 43 or 45, it is usually a bug in a kernel; find which", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(_KERNEL, lacks=r"Xid")),
         ),
         deterministic=False,
         variants=(

@@ -41,6 +41,7 @@ RULES = (
     rule(DRIVER, "platform is not available because: ", pattern=r"platform is not available because: (?!No module named)", quiet=True, needs=when(r"Failed to infer device type")),
     rule(DRIVER, "CUDA initialization: Found no", rank=Rank.SYMPTOM, quiet=True, needs=when(r"Failed to infer device type")),
     rule(DRIVER, "CUDA initialization: ", pattern=r"CUDA initialization: (?:Unexpected|CUDA|The)", quiet=True),
+    rule(DRIVER, "cudaGetDeviceCount() returned", pattern=r"cudaGetDeviceCount\(\) returned cudaError\w+", rank=Rank.SYMPTOM, quiet=True),
 )  # fmt: skip
 
 
@@ -100,6 +101,17 @@ FAILURES = (
                 sentence="this quantization asks for a CUDA compute capability, and vLLM found none",
                 why="The device is not an NVIDIA GPU, or CUDA does not see it. A newer NVIDIA GPU is not the point.",
                 cures=(cure("see which devices PyTorch finds", "python -c 'import torch; print(torch.cuda.device_count())'"), cure("on another platform, take a quantization that vLLM's list of supported hardware names for it", None, when(r"capability"))),
+            ),
+            Variant(
+                when=when(r"[Cc]urrent capability: [3-6]\d\b"),
+                sentence="this GPU is older than vLLM's kernels support: they need compute capability 7.0 (Volta), and current releases 7.5",
+                why="Another quantization does not help.",
+                cures=(_OTHER_GPU, cure("use a newer GPU, or an engine that supports this one, such as llama.cpp")),
+            ),
+            Variant(
+                when=when(r"only supports? .{1,80}, but (?:got|found) "),
+                sentence="this quantization needs another value of a setting; the message names both values",
+                cures=(cure("read the weights in its own format", "--load-format bitsandbytes", when(r"only supports? 'bitsandbytes' load format")), cure("set the setting to the value that the message asks for", None, when(r"only support", lacks=r"load format"))),
             ),
             Variant(
                 when=when(r"capability|Blackwell|Hopper|_scaled_mm|is not supported on this GPU|for the current GPU|current platform|SM ?\d\d"),
@@ -274,7 +286,7 @@ FAILURES = (
                 deterministic=False,
             ),
             Variant(
-                when=when(r"CUDA unknown error|are busy|initialization error"), sentence="CUDA could not be initialized",
+                when=when(r"CUDA unknown error|are busy|initialization error|cudaGetDeviceCount\(\) returned"), sentence="CUDA could not be initialized",
                 why="A driver that was just renewed, a GPU that another process holds alone, or a process that forked after CUDA was used, are the usual causes.",
                 cures=(cure("see driver and GPU as this process does", "nvidia-smi"),),
                 deterministic=False,

@@ -466,4 +466,16 @@ MEANINGS = (
         cures=(cure("see the limits (docker: --pids-limit, Kubernetes: the kubelet's podPidsLimit)", "ulimit -u; cat /sys/fs/cgroup/pids.max; cat /sys/fs/cgroup/pids.current"), cure("let each process start fewer threads", "OMP_NUM_THREADS=1", when(r"thread"))),
     ),
     flags.NOT_A_NUMBER,
+    Variant(
+        when=when(r"only supports? .{1,160}, but (?:you )?(?:got|found|have|choose|chose|use) "), sentence="two settings do not go together: the message names the value that one needs, and the value that it got",
+        cures=(cure("set it to a value that the message names, or leave the feature out", None, when(r"only support")),),
+    ),
+    Variant(
+        when=when(r"(?:--[a-z][\w-]{3,60}|\b[a-z]+(?:_[a-z]+)+`?) (?:is|are) only supported (?:for|with|on|in|by|when|if) "), sentence="a setting was given that goes only with another model, platform or setting; the message names it",
+        cures=(cure("leave the setting out, if the message's condition does not hold here", None, when(r"only supported")),),
+    ),
+    Variant(
+        when=when(r"NotImplementedError: .{0,300}\bnot (?:yet )?(?:supported|implemented)\b"), sentence="this release has not implemented a combination that the model or the settings ask for; the message names it",
+        cures=(cure("search the issues of the package in the traceback for the message: a later release may have it"), cure("leave the feature that the message names out, if it is a setting")),
+    ),
 )  # fmt: skip
