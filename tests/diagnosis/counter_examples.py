@@ -263,4 +263,6 @@ COUNTER_EXAMPLES: dict[str, str] = {
     "unknown/[nvidia": "Modules linked in: ring [nvidia_uvm]",
     "driver_cuda_mismatch/cudaGetDeviceCount() returned": "cudaGetDeviceCount() returned 2",
     "missing_dependency_or_import_error/active driver(s) found": "1 active drivers found",
+    "missing_dependency_or_import_error/uilding wheel for": "Building wheel for ring (pyproject.toml) ... done",
+    "unknown/cannot be pickled, error type": "an error that cannot be pickled",
 }  # fmt: skip

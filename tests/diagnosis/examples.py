@@ -378,6 +378,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'RuntimeError: The detected CUDA version (11.8) mismatches the version that was used to compile PyTorch (12.1).',
     ),
     "missing_dependency_or_import_error": (
+        "  × Building wheel for ring (pyproject.toml) did not run successfully.",
         "Triton is installed but 2 active driver(s) found (expected 1), so module 'triton' has no attribute 'ring'",
         "vllm 0.11.0 requires torch==2.8.0, but you have torch 2.9.1 which is incompatible.",  # pip
         "RuntimeError: flashinfer-cubin version (0.5.2) does not match flashinfer version (0.5.3). Please install the same version of both packages.",  # flashinfer/__init__.py of 0.5

@@ -546,4 +546,68 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         'File "/x/vllm/model_executor/warmup/deep_gemm_warmup.py", line 262, in _warmup\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 666.00 MiB. GPU 3 has a total capacity of 95.10 GiB of which 145.94 MiB is free.',
         "oom_cuda_graph_capture", "lower --gpu-memory-utilization", "no line",
     ),
+    "a backend of other hardware": (
+        "ValueError: Unknown attention backend: 'ASCEND'. Valid options are: FLASH_ATTN, PALLAS",
+        "attention_backend_unavailable", "plugin", "write PALLAS",
+    ),
+    "an assertion whose frame stands below": (
+        'AssertionError\n  File "/x/vllm/v1/core/kv_cache_utils.py", line 1030, in unify_page_size',
+        "assertion_failed", "unify_page_size", "its text",
+    ),
+    "a pasted frame without a traceback": (
+        "vllm/distributed/kv_transfer/worker.py\nassert len(local_ids) == len(remote_ids)",
+        "unknown", "No rule knows", "not a log",
+    ),
+    "the OOM killer beside a line of the driver": (
+        "NVRM: Check failed: Out of memory [NV_ERR_NO_MEMORY]\nVLLM::Worker_TP invoked oom-killer: gfp_mask=0x102cc2",
+        "cpu_ram_oom_killed", "host", "while all goes well",
+    ),
+    "a refusal without an exception's name": (
+        "INFO 06-12 04:05:58 [gpu_model_runner.py:5087] Starting to load model /x...\nREJECTED: Currently supported cache is num_bits=8, however received num_bits=4",
+        "unknown", "No rule knows", "it hangs",
+    ),
+    "graphs' pools in an allocator's message": (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 126.00 MiB. GPU 0 has a total capacity of 31.36 GiB of which 111.94 MiB is free. Including non-PyTorch memory, this process has 31.24 GiB memory in use. Of the allocated memory 25.40 GiB is allocated by PyTorch, with 217.88 MiB allocated in private pools (e.g., CUDA Graphs), and 1.04 GiB is reserved by PyTorch but unallocated.",
+        "oom_runtime", "the weights were loaded", "quantized",
+    ),
+    "a type that the platform casts": (
+        "WARNING 02-06 00:09:44 cpu_executor.py:327] float16 is not supported on CPU, casting to bfloat16.\nValueError: torch.bfloat16 is not supported for quantization method gptq. Supported dtypes: [torch.float16]",
+        "dtype_unsupported", "does not run here", "--dtype half",
+    ),
+    "a kernel of Triton that the driver does not load": (
+        "RuntimeError: Triton Error [CUDA]: device kernel image is invalid",
+        "driver_cuda_mismatch", "the driver is older", "get_arch_list",
+    ),
+    "Triton on a Mac": (
+        "ModuleNotFoundError: No module named 'triton'\nINFO 03-16 22:15:08 [__init__.py:256] Automatically detected platform cpu.",
+        "missing_dependency_or_import_error", "not made for this platform", "install the package",
+    ),
+    "a wrapper around a known error": (
+        "xoscar.serialization.exception.UnpickleableError: [pid=257] Error cannot be pickled, error type: <class 'A'>, raw error:\n1 validation error for ModelConfig\n  Value error, The checkpoint you are trying to load has model type `ring` but Transformers does not recognize this architecture.",
+        "unsupported_architecture", "Transformers does not know", "No rule",
+    ),
+    "a repository without a readable config": (
+        "ValueError: No supported config format found in meta-llama/Llama-9",
+        "hf_not_found_or_offline", "accept its licence", "tensor",
+    ),
+    "a type that a message only names": (
+        "ERROR 01-20 01:25:05 engine.py:366] Bfloat16 is only supported on GPUs with compute capability of at least 8.0. You can use float16 instead by explicitly setting the flag, for example: --dtype=half.",
+        "dtype_unsupported", "--dtype half", "docker",
+    ),
+    "libraries of another CUDA in the search path": (
+        "ImportError: /x/site-packages/torch/lib/../../nvidia/cusparse/lib/libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, version libnvJitLink.so.12",
+        "missing_dependency_or_import_error", "LD_LIBRARY_PATH", "fresh environment",
+    ),
+    "a package that pip could not build": (
+        "  error: subprocess-exited-with-error\n  × Building wheel for ring (pyproject.toml) did not run successfully.",
+        "missing_dependency_or_import_error", "could not build", "No rule",
+    ),
+    "Triton's names that PyTorch does not find": (
+        "torch._inductor.exc.InductorError: AttributeError: type object 'CompiledKernel' has no attribute 'ring'",
+        "compile_failure", "versions that do not fit", "compiling kernels failed",
+    ),
+    "the line of an assertion in a log of 0.7": (
+        "ERROR 02-17 20:51:49 core.py:210]     assert is_supported(self.ring)\nERROR 02-17 20:51:49 core.py:210]            ^^^^^^^^^^^^\nERROR 02-17 20:51:49 core.py:210] AssertionError",
+        "assertion_failed", "assert is_supported(self.ring)", "its text",
+    ),
 }  # fmt: skip

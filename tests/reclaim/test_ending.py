@@ -11,8 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.leftovers import Leftovers, lives, state, wait_for
+from tests.signals.holders.series import core
 from vllm_watch.errors import WatchError
-from vllm_watch.reclaim.reclaim import pin
+from vllm_watch.reclaim.plan import Part, Victim
+from vllm_watch.reclaim.reclaim import Ended, Looks, Outcome, pin, said
+from vllm_watch.reclaim.vram_release import GpuRelease, Release
+from vllm_watch.signals.holders.records import Holder, Judged, Limits
 from vllm_watch.sources.processes import ProcReader
 
 ROOT = Path(__file__).parents[2]
@@ -144,7 +148,10 @@ def test_a_kernel_that_cannot_pin_is_told(monkeypatch, number):
 
 REUSED = """
 import signal, subprocess
-from vllm_watch.reclaim.reclaim import pin
+from vllm_watch.reclaim.plan import Part, Victim
+from vllm_watch.reclaim.reclaim import Ended, Looks, Outcome, pin, said
+from vllm_watch.reclaim.vram_release import GpuRelease, Release
+from vllm_watch.signals.holders.records import Holder, Judged, Limits
 from vllm_watch.sources.processes import ProcReader
 first = subprocess.Popen(["sleep", "600"])
 pinned = pin(first.pid, ProcReader().read(first.pid).create_time)
@@ -187,3 +194,35 @@ def test_a_signal_is_refused_to_who_may_not_send_it(left):
     )  # fmt: skip
     assert done.stdout == "refused\n", done.stderr
     assert lives(pid)
+
+
+ENDED = {  # is the memory released, how the process ended: is it freed?
+    "all of it": (True, "term", True),
+    "nothing of it": (False, "kill", False),
+    "it is not known": (None, "term", False),
+    "the process did not end": (True, None, False),
+}
+
+
+@pytest.mark.parametrize(("released", "by", "freed"), ENDED.values(), ids=ENDED)
+def test_the_sentence_about_it(released, by, freed):
+    """Only memory that was seen to be free, of a process that has ended, is freed."""
+    gpu = GpuRelease(index=0, uuid="u", name=None, held_bytes=8, before_bytes=9, after_bytes=1, released=released)  # fmt: skip
+    outcome = Outcome(ended=(Ended(pid=7, by=by),), release=Release(gpus=(gpu,)))
+    assert outcome.freed is freed
+    assert said(outcome).startswith("freed: ") is freed
+    assert ("process 7 did not end" in said(outcome)) is (by is None)
+
+
+async def test_a_process_that_ends_after_it_was_pinned_is_gone(left):
+    """It is not reaped yet, so it still takes signals."""
+    process = left.start("sleep", "600")
+    sample = core(process.pid, create_time=started(process.pid), pid_local=process.pid)
+    holder = Holder(process=sample, judged=Judged(verdict="stale", reason="orphan"))
+    victim = Victim(pid=process.pid, parts=(Part(gpu_uuid="u", gpu_index=0, gpu_name=None, holder=holder),))  # fmt: skip
+    looks = Looks(process.pid, None, Limits())
+    assert looks._pin([victim]) is None
+    process.kill()
+    assert await looks.pinned(victim).ended(20)
+    assert "has just ended" in looks._pin([victim]).cause
+    looks.close()

@@ -271,6 +271,15 @@ async def test_a_yes_serves_for_one_restart(server):
         assert [each for each in pairs if story.controls.approved_by(*each)] == pairs[1:]
 
 
+async def test_a_yes_outlives_an_attempt_that_restarted_nothing(server):
+    """A dry run spends no approval."""
+    async with Story(server, mode="observe") as story:
+        await story.controls.approve("i1", "chat-0", "ana", 1.0)
+        story.dispatcher.submit(replace(REQUEST, incident_id="i1"))
+        await story.until(lambda: not story.dispatcher.waiting("chat-0"))
+        assert story.controls.approved_by("i1", "chat-0") == "ana"
+
+
 async def test_a_request_that_is_withdrawn_while_another_is_asked_about_is_not_asked_about(server):
     """Both were due in the same round."""
     other = replace(REQUEST, target="chat-1", group="other", incident_id="i2")

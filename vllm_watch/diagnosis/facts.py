@@ -73,7 +73,7 @@ FACTS: tuple[Pattern, ...] = (
     *_setting("max_num_batched_tokens", "max_num_batched_tokens", _count, _COUNT),
     *_setting("kv_cache_dtype", "kv_cache_dtype", str, _WORD),
     *_setting("quantization", "quantization", str, r"(?!None|null)" + _WORD),
-    Pattern("dtype", ("dtype=torch.", "--dtype", "'dtype':"), re.compile(r"\bdtype=torch\.(\w+), max_seq_len|--dtype[= ]['\"]?([A-Za-z]\w*)|'dtype': '([A-Za-z]\w*)"), str),
+    Pattern("dtype", ("dtype=torch.", "--dtype", "'dtype':"), re.compile(r"\bdtype=torch\.(\w+), max_seq_len|^(?!.{0,600}(?:for example|e\.g\.|[Uu]se |[Tt]ry )).*?--dtype[= ]['\"]?([A-Za-z]\w*)|'dtype': '([A-Za-z]\w*)"), str),
     Pattern("port", ("port",), re.compile(r"^(?!.{0,800}ConnectionPool\().*?(?<!/ )\bport['\"]?\s*[=:]\s*['\"]?(\d+(?![\d.]))"), int),
     *_setting("port", "port", int, _NUMBER)[1:],
     Pattern("kv_cache_tokens", ("KV cache size:",), re.compile(r"KV cache size: ([\d,]+) tokens"), whole),

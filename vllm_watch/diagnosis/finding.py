@@ -23,7 +23,7 @@ QUOTED = 300
 
 _NEW = re.compile(r"\(|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|Traceback \(|\[rank|\[?\d{4}-\d\d-\d\d")  # fmt: skip
 _BARE = re.compile(r"(?:Error|Exception):?$")
-_PREFIX = re.compile(r"^.{0,160}(?:\[[\w/.]+:\d+\]|\bpid=\d+\)) ?")
+_PREFIX = re.compile(r"^.{0,160}(?:\[?[\w/.]+:\d+\]|\bpid=\d+\)) ?")
 _PLACE = re.compile(r"\.(?:cpp|cuh?|hpp|cc|h):\d+,$")
 _INDENTED = re.compile(
     r"^\s{2,}+(?!File \"|at |(?:raise|return|await|yield|assert) |self\.|(?:Warning|Normal) |[\^~])\S"
@@ -205,7 +205,7 @@ AREAS = tuple((re.compile(pattern), words) for pattern, words in (
     (r"transformers_utils|/transformers/|/vllm/config", "the reading of the model's config or of settings"),
     (r"/core/sched|kv_cache_manager|kv_cache_utils|block_pool", "the scheduler or the KV cache"),
     (r"/vllm/distributed|torch/distributed|parallel_state", "the communication between workers"),
-    (r"/vllm/platforms", "the choice of the platform"),
+    (r"/vllm/platforms", "the code for one platform"),
     (r"/entrypoints/|serving_\w{1,60}\.py|api_server", "the API server"),
     (r"model_runner|gpu_worker|/v1/worker", "a step of the model, or its preparation"),
 ))  # fmt: skip

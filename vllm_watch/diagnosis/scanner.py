@@ -32,7 +32,7 @@ _OF_VLLM = re.compile(
     r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) (?:\d\d-\d\d \d\d:\d\d:\d\d|\[\w{1,40}\.py:\d{1,6}\])|\[vllm|EngineCore|Engine core initialization failed|LLMEngine|LMCache (?:ERROR|WARNING|INFO):"
     r"|API server version|throughput: [\d.]+ tokens/s|\((?:APIServer|(?:Vllm|Ray)?Worker\w*)\b[^()]{0,40}pid=\d"
 )
-_NAMES_VLLM = re.compile(r"[/\\]vllm[/\\]\S+\.py\b|\bvllm\.\w|::worker: VLLM: ")
+_NAMES_VLLM = re.compile(r"(?:^|[/\\])vllm[/\\]\S+\.py\b|\bvllm\.\w|::worker: VLLM: ")
 """Names of vLLM's modules. They do not count if another server is recognised, because some servers import parts of vLLM."""
 
 _OF_KERNEL = re.compile(r"^\[ *\d+\.\d{6}\] |^\[\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\] |\bkernel: ")  # fmt: skip
@@ -65,7 +65,7 @@ _PROCESS = re.compile(r"\([\w ]{0,60}?pid=\d+")
 
 _COMPLAINT = re.compile(
     r"(?:^|\s)[Ee]rror: \S|\w(?:Error|Exception): \S|\bFAILED\b|(?<![,:;(|] 0 )\b[Ff]ailed\b(?![:=] ?(?:0|False)\b)|\b[Cc](?:annot|ould not)\b"
-    r"|\brefused\b|\bnot permitted\b|[Ee]xec format error|\b[Dd]enied\b|\bexceeds \w{1,20} available\b|\[error\]|\bCMake Error\b|\bMissing \d+ |\bmust (?:be|match|equal)\b"
+    r"|\brefused\b|\bnot permitted\b|[Ee]xec format error|\b[Dd]enied\b|\bexceeds \w{1,20} available\b|\[error\]|\bCMake Error\b|, (?:but|however,?) (?:got|received|found) \S|\bMissing \d+ |\bmust (?:be|match|equal)\b"
 )
 """Words that report a failure."""
 

@@ -37,7 +37,7 @@ _CRITICAL = re.compile(r"(?i)\b(?:critical|fatal|unrecoverable) (?:\w{1,20} )?(?
 
 
 _REMARK = re.compile(
-    r"\b(?:[Uu]nable to|[Nn]o such|[Ii]nvalid|[Uu]nknown|[Ee]rror(?! from\b)) \S|\b(?:not|[Uu]n)[ -]?(?:\w{1,12} )?(?:supported|recognized|available|found|exist)\b"
+    r"^\s*(?:assert|raise) \S|\b(?:[Uu]nable to|[Nn]o such|[Ii]nvalid|[Uu]nknown|[Ee]rror(?! from\b)) \S|\b(?:not|[Uu]n)[ -]?(?:\w{1,12} )?(?:supported|recognized|available|found|exist)\b"
     r"|\b[Oo]ut of (?:\w{1,20} )?(?:memory|space|range|bounds)\b|\b(?:[Ff]atal|[Ii]nsufficient|[Ii]ncompatible|requires|busy|exceeds|unexpected(?:ly)?|[Cc]rashed|[Ee]xhausted|Segmentation fault)\b"
     r"|\b[Aa]bort(?:ed|ing)?\b|\b[Tt]imed? ?out\b|\b[Mm]ismatch|\b[Cc]orrupt|\btoo (?:large|small|long|short|many|few|old|new|low|high)\b|\bnot enough\b|\b(?:larger|smaller) than\b"
 )  # fmt: skip
@@ -327,8 +327,10 @@ def _place(slug: str, root: Finding) -> str:
     """Return a sentence about the code that raised the error, if that adds to the class, or ""."""
     of_code = slug in (serving.BUG, memory.RUNTIME) or "cannot import name" in root.line
     of_kernel = slug in (compiling.COMPILE, software.DRIVER) and of_library(root.frames)
-    if root.frames and (of_code or of_kernel):
-        return raised_in(root.frames, root.line, root.source)[0]
+    below = (lines.FRAME.search(each) for each in root.tail[:2])  # of a cut paste
+    frames = root.frames or tuple(f"{each[1]} {each[2]}" for each in below if each)
+    if frames and (of_code or of_kernel):
+        return raised_in(frames, root.line, root.source)[0]
     return f"The code is `{root.source}`." if root.source else ""
 
 

@@ -128,10 +128,13 @@ def look_up(name: str, version: str | None, kind: str = "") -> Answer:
     if any(each.within(release) for each in mine for release in near):
         return Answer(Standing.KNOWN)
     if not mine:
-        names = {each.name for each in flags.values() if not near or any(map(each.within, near))}
-        close = get_close_matches(name, sorted(names), n=8, cutoff=_SIMILARITY_MIN)
-        nearest = next((each for each in close if _is_misspelt(name, each)), None)
-        nearest = nearest and nearest.rpartition("=")[2]
+        prefix, equals, value = name.rpartition("=")
+        alike = {each.name for each in flags.values() if not near or any(map(each.within, near))}
+        values = [
+            each.removeprefix(prefix + equals) for each in alike if each.startswith(prefix + equals)
+        ]
+        close = get_close_matches(value, sorted(values), n=8, cutoff=_SIMILARITY_MIN)
+        nearest = next((each for each in close if _is_misspelt(value, each)), None)
         return Answer(Standing.NEVER, nearest=nearest, exact=exact)
     flag = mine[0]
     first, last = flag.spans[0][0], flag.spans[-1][1]

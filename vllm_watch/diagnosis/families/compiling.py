@@ -61,6 +61,12 @@ FAILURES = (
         deterministic=True,
         variants=(
             Variant(
+                when=when(r"InductorError: (?:Attribute|Import|Type)Error: .{0,200}(?:CompiledKernel|triton|Triton)"),
+                sentence="PyTorch and Triton are of versions that do not fit each other",
+                why="PyTorch's compiler uses names of Triton that change between releases.",
+                cures=(cure("install the Triton that this PyTorch requires", "python -m pip check; python -m pip show torch triton | grep -E '^(Name|Version|Requires)'", when(r"Error")),),
+            ),
+            Variant(
                 when=when(r"compiler and CUDA toolkit headers are incompatible|cuda_toolkit\.h"),
                 sentence="the CUDA compiler (nvcc) and the CUDA headers that it finds are of different versions",
                 why="pip may install nvidia-cuda-nvcc of a later minor version than nvidia-cuda-runtime; kernels are compiled at run time with both.",

@@ -138,6 +138,16 @@ FAILURES = (
         deterministic=True,
         variants=(
             Variant(
+                when=when(r"No supported config format found in ['\"`]?[\w.-]{2,80}/[\w.-]{2,120}['\"`]?\s*(?:\n|$)"),
+                sentence="no config of this model could be read, from the hub or from a folder of this name",
+                why="For a repository of the hub, most often the token is missing, the licence of a gated model is not accepted, or there is no network.",
+                cures=(
+                    cure("check the access with the token that the server has", "hf auth whoami; curl -sI -H \"Authorization: Bearer $HF_TOKEN\" https://huggingface.co/ORG/MODEL/resolve/main/config.json | head -1"),
+                    cure("for a gated model, accept its licence on its page, and give the token", "HF_TOKEN=…", when(r"No supported config format")),
+                    cure("if it is meant to be a folder, check that it has config.json, seen from inside the container", "ls -l /path/to/model"),
+                ),
+            ),
+            Variant(
                 when=when(r"CERTIFICATE_VERIFY_FAILED|certificate verify failed"),
                 sentence="the hub answers, but its TLS certificate could not be verified",
                 why="Most often a proxy of this network signs with a CA that this Python (or container) does not know, or the list of CAs is missing or old.",

@@ -22,6 +22,7 @@ RULES = (
     rule(IMPORT, ", but you have ", pattern=r" requires \S{1,80}, but you have \S{1,60} \S{1,40} which is incompatible", rank=Rank.IMPORT),
     rule(IMPORT, "Because ", pattern=r"^\W{0,12}Because (?:there (?:is|are) no versions? of \S|only \S{1,200} is available|only the following versions of|the current Python version|\S{1,200} (?:was|were) not found in|\S{1,200} has no wheels|\S{1,80}[=<>]\S{1,80} depends on)", rank=Rank.IMPORT),
     rule(IMPORT, "ERROR: ", pattern=r"ERROR: (?:Could not find a version that satisfies the requirement \S|Cannot install .{1,300} because these package versions have conflicting)", rank=Rank.IMPORT),
+    rule(IMPORT, "uilding wheel for", pattern=r"(?:×|ERROR:|error:) .{0,20}[Bb]uilding wheel for \S+", rank=Rank.IMPORT),
     rule(IMPORT, "No solution found when resolving", rank=Rank.SYMPTOM),
     rule(IMPORT, "is not available or outdated", "does not match flashinfer version", "NIXL is not available", "Failed to import kv connector", rank=Rank.IMPORT),
     rule(IMPORT, "cannot import name", "partially initialized module", "packages that were not found in your environment", "operator torchvision::nms does not exist", "No package metadata was found", "DistributionNotFound", "is not installed. Please install", "is required to load C++ extensions", "Cannot find a working triton installation", rank=Rank.IMPORT),
@@ -60,6 +61,24 @@ FAILURES = (
         deterministic=True,
         numbers=_built_for_another,
         variants=(
+            Variant(
+                when=when(r"No module named 'triton", facts=("device",)),
+                sentence="the code imports Triton, which is not made for this platform",
+                why="vLLM for CPUs and other platforms runs without Triton, so this import is a fault of the release or of the code that asks for it.",
+                cures=(cure("use the build of vLLM that is made for this platform, in another release", None, when(r"triton")), cure("search vLLM's issues for the frames of this import and the platform")),
+            ),
+            Variant(
+                when=when(r"/(?:nvidia|torch)/\S{0,200}\.so\S{0,20}: undefined symbol: __nvJitLink|\blibcu\w{1,20}\.so\S{0,20}: undefined symbol: \w{0,20}(?:nvJitLink|cublasLt)"),
+                sentence="a CUDA library of PyTorch was loaded together with one of another version",
+                why="The wheels of PyTorch bring their own CUDA libraries. Folders in LD_LIBRARY_PATH (a CUDA toolkit, conda, a module system) are searched first.",
+                cures=(cure("see which folders come first, and the versions that pip installed", "echo $LD_LIBRARY_PATH; python -m pip list | grep -i nvidia"), cure("start without them", "env -u LD_LIBRARY_PATH vllm serve …", when(r"undefined symbol"))),
+            ),
+            Variant(
+                when=when(r"(?:Building wheel for|ailed building wheel for|Failed to build) \S"),
+                sentence="pip could not build a package from its source; the line names it",
+                why="There is no wheel of it for this Python, system and processor, and the build needs tools that are missing or fails. vLLM was not started.",
+                cures=(cure("use a version of Python for which the package has wheels (vLLM's installation page lists those that it supports)", "python -V", when(r"wheel|build")), cure("else read the build's own first error above")),
+            ),
             Variant(
                 when=when(r"No module named '(?:uvloop|fcntl|resource|pwd|grp|termios|triton|vllm\._C)\b", frames=r"^[A-Za-z]:\\.{0,250}\\vllm\\"),
                 sentence="this vLLM runs on Windows itself, where it is not supported, and the module is not made for Windows",

@@ -247,7 +247,7 @@ FAILURES = (
     ),
     Failure(
         slug=BUG,
-        sentence="an assertion failed in the code; its text names the condition, not the cause",
+        sentence="an assertion failed in the code",
         why="That is a bug, or two settings that do not work together.",
         cures=(cure("search vLLM's issues for the assertion and its file"),),
         deterministic=False,

@@ -154,7 +154,7 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"for quantization method"), sentence="this quantization does not take the data type that was asked for",
-                cures=(cure("take the type that the message lists", "--dtype half", when(r"Supported dtypes: \[torch\.float16\]")), cure("take a type that the message lists", "--dtype …", when(r"Supported dtypes", lacks=r"Supported dtypes: \[torch\.float16\]"))),
+                cures=(cure("this platform casts that type to another, so the quantization does not run here: take the weights in another format", None, when(r"Supported dtypes", seen=r"casting to")), cure("take the type that the message lists", "--dtype half", when(r"Supported dtypes: \[torch\.float16\]", lacks=r"casting to")), cure("take a type that the message lists", "--dtype …", when(r"Supported dtypes", lacks=r"Supported dtypes: \[torch\.float16\]|casting to"))),
             ),
             Variant(
                 when=when(r"."), sentence="two data types do not fit each other, or one is not supported here",
@@ -175,6 +175,14 @@ FAILURES = (
             cure("compare head size, data type and GPU with vLLM's table of attention backends"),
         ),
         deterministic=True,
+        variants=(
+            Variant(
+                when=when(r"[Uu]nknown attention backend"),
+                sentence="this vLLM does not have the attention backend that was named",
+                why="Each release has its own list, which the message prints. The backends of other hardware come with a plugin (vllm-ascend and others), which must be of a version that goes with this vLLM.",
+                cures=(cure("if you set --attention-backend or VLLM_ATTENTION_BACKEND, use a name of the list, or leave it out", None, when(r"nknown attention backend")), cure("if a plugin set it, check that its version goes with this vLLM", "python -m pip list | grep -i vllm")),
+            ),
+        ),
     ),
     Failure(
         slug=DRIVER,
@@ -183,6 +191,15 @@ FAILURES = (
         cures=(cure("see driver and GPU as this process does", "nvidia-smi", when(lacks=r"HSA_|hip|HIP|gfx|rocm|XPU")), cure("see GPU and driver as this process does", "rocminfo | grep -i gfx; rocm-smi", when(seen=r"HSA_|hip|HIP|gfx"))),
         deterministic=True,
         variants=(
+            Variant(
+                when=when(r"Triton Error.{0,40}device kernel image is invalid"),
+                sentence="the GPU's driver could not load a kernel that Triton compiled here",
+                why="Either the driver is older than the CUDA of Triton's compiler (ptxas), or a file of its cache is damaged. PyTorch's own kernels may work.", deterministic=None,
+                cures=(
+                    cure("compare the driver's CUDA with that of PyTorch and of ptxas", "nvidia-smi; python -c 'import torch, triton; print(torch.version.cuda, triton.__version__)'; echo $TRITON_PTXAS_PATH"),
+                    cure("if the driver is older, renew it, or use an image for its CUDA; else delete the cache, which Triton fills again", "rm -rf ~/.triton/cache", when(r"Triton Error")),
+                ),
+            ),
             Variant(
                 when=when(r"NVRM: API mismatch"), sentence="the driver's kernel module and its libraries are of two versions",
                 why="The driver was updated, and the old kernel module is still loaded. No CUDA program starts until both are the same.",

@@ -23,6 +23,7 @@ RULES = (
     rule(UNKNOWN, "CUDA error (", pattern=r"\bCUDA error \(\S{1,300}\.\w{1,4}:\d+\): (?:invalid|operation not|too many|named symbol)", rank=Rank.GENERAL),
     rule(UNKNOWN, " error: ", pattern=r"^[A-Z]\w{1,20} error: [A-Z]", rank=Rank.MESSAGE),
     rule(UNKNOWN, "Device or resource busy", "No such device", "Input/output error", "Operation not permitted", "No such file or directory", pattern=r"(?:[Ff]ailed|[Cc]ould not|[Uu]nable to)\b.{0,300}(?<!\(\d)(?<!\(\d\d)(?<!\(\d\d\d): (?:Device or resource busy|No such device(?: or address)?|Input/output error|Operation not permitted|No such file or directory)\W{0,3}$", rank=Rank.SYMPTOM),
+    rule(UNKNOWN, "cannot be pickled, error type", "subprocess-exited-with-error", rank=Rank.SYMPTOM, header=True),
     rule(UNKNOWN, "Worker failed with error", rank=Rank.SYMPTOM),
     rule(UNKNOWN, "not become ready", pattern=r"(?:did|does) not become ready (?:in|within|after)", rank=Rank.SYMPTOM),
     rule(UNKNOWN, "kernel errors might be asynchronously reported", rank=Rank.SYMPTOM),
