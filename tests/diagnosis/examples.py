@@ -320,6 +320,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'ValueError: Current platform does not support NVFP4 quantization. Please use Blackwell and above.',
         'NotImplementedError: Unsupported GGUF quantization type: 39',
         'ValueError: BitAndBytes quantization with TP or PP is not supported yet.',
+        'ValueError: fp8_e5m2 kv-cache is not supported with fp8 checkpoints.',
+        'NotImplementedError: No compressed-tensors compatible scheme was found.',
+        'ValueError: Detected some but not all shards of model.layers.0.linear_attn.in_proj_qkvz are quantized. All shards of fused layers to have the same precision.',
     ),
     "dtype_unsupported": (
         "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla V100-SXM2-32GB GPU has compute capability 7.0.",
@@ -331,6 +334,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'ValueError: torch.bfloat16 is not supported for quantization method awq. Supported dtypes: [torch.float16]',
         "ValueError: The model type 'gemma3' does not support float16. Reason: Numerical instability.",
         'RuntimeError: expected mat1 and mat2 to have the same dtype, but got: c10::BFloat16 != c10::Half',
+        'RuntimeError: FlashAttention only support fp16 and bf16 data type',
+        'RuntimeError: "mul_cuda" not implemented for \'Float8_e4m3fn\'',
     ),
     "attention_backend_unavailable": (
         "RuntimeError: FlashAttention only supports Ampere GPUs or newer.",
@@ -436,6 +441,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "FAILED: [code=137] fused_moe.cuda.o",
         "RuntimeError: CUDA driver error (/x/deep_gemm/jit/handle.hpp:14): 200 (CUDA_ERROR_INVALID_IMAGE)",
         "ptxas application ptx input, line 9; error : Unexpected instruction types specified for 'mma'",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'ninja'",
+        "subprocess.CalledProcessError: Command '['which', 'nvcc']' returned non-zero exit status 1.",
     ),
     "xid_or_gpu_lost": (
         "Index out of range: index value 151 exceeds bounds 129!",
