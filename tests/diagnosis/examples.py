@@ -336,6 +336,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'RuntimeError: expected mat1 and mat2 to have the same dtype, but got: c10::BFloat16 != c10::Half',
         'RuntimeError: FlashAttention only support fp16 and bf16 data type',
         'RuntimeError: "mul_cuda" not implemented for \'Float8_e4m3fn\'',
+        'RuntimeError: Input type (float) and bias type (c10::BFloat16) should be the same',
+        'RuntimeError: self and mat2 must have the same dtype, but got BFloat16 and Float',
     ),
     "attention_backend_unavailable": (
         "RuntimeError: FlashAttention only supports Ampere GPUs or newer.",
@@ -381,6 +383,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.',
         'ImportError: libcuda.so.1: cannot open shared object file: No such file or directory',
         'RuntimeError: The detected CUDA version (11.8) mismatches the version that was used to compile PyTorch (12.1).',
+        'RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.',
     ),
     "missing_dependency_or_import_error": (
         "  × Building wheel for ring (pyproject.toml) did not run successfully.",

@@ -469,6 +469,26 @@ CASES = LOOK_ALIKES | {
         "Exception: Call to forward method failed: ValueError('operands could not be broadcast together with shapes (3,) (4,)')",
         "unknown", "shapes", "compiling kernels",
     ),
+    "weights in FP8 that were not converted": (
+        "RuntimeError: expected mat1 and mat2 to have the same dtype, but got: c10::BFloat16 != c10::Float8_e4m3fn",
+        "dtype_unsupported", "quantization_config", "8.9",
+    ),
+    "a convolution in two types": (
+        "RuntimeError: Input type (float) and bias type (c10::BFloat16) should be the same",
+        "dtype_unsupported", "do not fit each other", "No rule",
+    ),
+    "bfloat16 for a model that takes no float16": (
+        "INFO 05-12 03:20:44 [config.py:105] Resolved architecture of google/gemma-3-4b-it\nValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla T4 GPU has compute capability 7.5.",
+        "dtype_unsupported", "--dtype float32", "--dtype half",
+    ),
+    "a build without FlashMLA": (
+        "ValueError: FlashMLA Sparse is not supported: vllm._flashmla_C is not available, likely was not compiled due to insufficient nvcc version or a supported arch was not in the list of target arches to compile for.",
+        "attention_backend_unavailable", "this build has no FlashMLA", "install the one",
+    ),
+    "a kernel of the cache that takes no FP8": (
+        CORE + "triton.compiler.errors.CompilationError: at 1:0:\n" + CORE + "def reshape_and_cache_kernel_flash(\n" + CORE + "^\n" + CORE + "ValueError(\"type fp8e4nv not supported in this architecture. The supported fp8 dtypes are ('fp8e4b15', 'fp8e5')\")",
+        "dtype_unsupported", "--kv-cache-dtype auto", "a version of the model",
+    ),
     "minutes without a token are not health": (
         UP + STATS.format(39, "12.5") + "".join(STATS.format(each, "0.0") for each in (40, 41)) + STATS.format(41, "0.0"),
         "unknown", "no tokens", "nothing failed",

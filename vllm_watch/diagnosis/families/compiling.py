@@ -57,7 +57,7 @@ FAILURES = (
         slug=COMPILE,
         sentence="compiling kernels failed",
         why="",
-        cures=(_EAGER, *_SWITCHES, cure("read the compiler's own lines: the first `error` in its output", None, when(seen=r"[Nn]inja|nvcc|NVCC|g\+\+|gcc|clang|ptxas|error:|rror (?:compiling|building)|ompilation failed"))),
+        cures=(_EAGER, *_SWITCHES, cure("read the compiler's own lines: the first `error` in its output", None, when(seen=r"[Nn]inja|nvcc|NVCC|g\+\+|gcc|clang|ptxas|error:|rror (?:compiling|building)|ompilation failed")), cure("search the issues of vLLM, and of the library in the traceback, for the message and this GPU")),
         deterministic=True,
         variants=(
             Variant(

@@ -17,7 +17,10 @@ DRIVER = "driver_cuda_mismatch"
 
 _OTHER_GPU = cure("this host has several kinds of GPU (a warning of the start lists them): choose one that can do it", "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=N vllm serve …", when(facts=("mixed_gpus",)))  # fmt: skip
 
-_FP8_CACHE = r"kv[_-]cache[_-]dtype\W{1,4}fp8"
+_FP8_CACHE = r"kv[_-]cache[_-]dtype\W{1,4}fp8|def reshape_and_cache"
+
+_NO_HALF = r"(?i)gemma-?[23]|glm-?4-|plamo-?2"
+"""Models that vLLM refuses to serve in float16."""
 
 RULES = (
     rule(QUANTIZATION, "uantiz", pattern=r"different quantization (?:scheme|config)|some but not all shards of \S{1,200} are quantized|[Uu]nsupported \w+ quantization|quantization with \w+ .{0,40}not supported|(?:[Uu]nknown|[Ii]nvalid|[Uu]nsupported) quantization|quantization (?:method )?\S{0,60} ?(?:is )?(?:currently )?not supported|[Qq]uantization (?:method|scheme).{0,120}(?:not supported|does not match|is deprecated)|does not support .{0,40}quantization|quantization is (?:currently )?not supported|[Cc]annot find (?:any|the config file) .{0,100}quantiz|weight quantization is supported for|quantization (?:config|method).{0,80}(?:unsupported|not found)|requires? .{0,60}for quantization"),
@@ -25,13 +28,13 @@ RULES = (
     rule(QUANTIZATION, "compute capability", "No kernel", "scaled_mm", "NVFP4", "nvfp4", "MXFP4", "mxfp4", "FP8", "fp8", "No compiled", "No compressed-tensors", pattern=r"_scaled_mm is only supported|No compressed-tensors compatible scheme was found|(?:NVFP4|MXFP4|nvfp4|mxfp4|FP8|fp8(?:_e\dm\d)?|W8A8|w8a8|INT8|int8)\b.{0,100}(?:not supported|unsupported|requires? (?:compute capability|SM)|only supported on|requires Blackwell|requires Hopper)|No (?:compiled|kernel).{0,60}(?:fp[48]|cutlass_scaled_mm|quant)|No valid quant", rank=Rank.GENERAL),
     rule(QUANTIZATION, "Failed to find a kernel that can implement", "weight_scale", "qweight", "qzeros", "g_idx", "Minimum capability", "Min capability", "KeyError: '", "config file for", pattern=r"Failed to find a kernel that can implement|KeyError: '[\w.]{0,200}(?:weight_scale\w{0,40}|weight_zero_point|weight_shape|input_scale|qweight|qzeros|g_idx|(?<=[.'])scales?|[kv]_scale|weight_packed|absmax|quant_state\w{0,40})'|[Cc]annot find the config file for \w*(?:awq|gptq|quant)|[Mm]in(?:imum)? capability:? \d+"),
     rule(QUANTIZATION, "MoE backend", pattern=r"No \w{1,40} MoE backend supports the deployment|\w{1,40} MoE backend '\w{1,60}' does not support the deployment"),
-    rule(DTYPE, "float16", "float32", "bf16", "Bfloat16", "Half", "fp8e4nv", "dtype", "data type", "expected scalar type", "Float8_", "fp16 and bf16", pattern=r"only supports? fp16 and bf16|Bfloat16 is only supported on|does not support (?:bfloat16|float16|fp16|bf16)|torch\.b?float(?:16|32) is not supported for|not implemented for '(?:Half|BFloat16|Float8\w*)'|expected scalar type \w+ but found|to have the same dtype, but got|type fp8e4nv not supported|[Uu]nknown dtype|[Uu]nsupported (?:data type|dtype)|dtype .{0,40}(?:is )?not supported|data type .{0,40}not supported|KV cache is not supported by the Triton"),
+    rule(DTYPE, "float16", "float32", "bf16", "Bfloat16", "Half", "fp8e4nv", "dtype", "data type", "expected scalar type", "Float8_", "fp16 and bf16", "Input type (", pattern=r"Input type \(.{1,60}\) and (?:weight|bias) type|must have the same dtype, but got|only supports? fp16 and bf16|Bfloat16 is only supported on|does not support (?:bfloat16|float16|fp16|bf16)|torch\.b?float(?:16|32) is not supported for|not implemented for '(?:Half|BFloat16|Float8\w*)'|expected scalar type \w+ but found|to have the same dtype, but got|type fp8e4nv not supported|[Uu]nknown dtype|[Uu]nsupported (?:data type|dtype)|dtype .{0,40}(?:is )?not supported|data type .{0,40}not supported|KV cache is not supported by the Triton"),
     rule(DTYPE, "compute capability", "below 7.0", pattern=r"GPUs with compute capability below|only supported on GPUs with compute capability of at least"),
     rule(ATTENTION, "lash", pattern=r"FlashAttention(?:-?[234])? (?:only supports(?! fp16 and bf16)|requires|is only supported|forward only supports|does not support|is not supported)|[Ff]lash[- ]?[Aa]tt(?:entio)?n? (?:build|version|backend|package).{0,80}(?:not support|not available|not installed|unsupported|requires|is not found)|Flash(?:Infer|MLA|infer)\b.{0,80}(?:is not (?:available|supported|installed|compatible)|only supports?|requires(?! GPUs with sm)|not supported|unavailable|is only supported)|This flash attention build"),
     rule(ATTENTION, "ead size", "head_size", "ead dimension", "headdim", pattern=r"[Hh]ead[ _]size:? ?\S{1,6} is not supported|[Uu]nsupported head[ _](?:size|dim)|only supports? head dim|headdim not being"),
     rule(ATTENTION, "backend", "Backend", "does not support attention", pattern=r"No valid (?:MLA )?(?:prefill )?attention backend|[Nn]o valid .{0,20}prefill backend|[Ss]elected .{0,40}backend .{0,60}(?:is not valid|is not MLA type|does not support)|(?:[Ii]nvalid|[Uu]nknown|[Uu]nsupported) (?:MLA )?attention backend|not supported for attention backend|[Aa]ttention backend .{0,60}(?:not supported|has been removed|is not available|does not support|unsupported)|Backend \S+ is not supported for vit attention|(?:SDPA|[Xx]Formers|[Pp]allas|IPEX|PagedAttention|Triton[Aa]ttention|TRITON_\w{1,40}|FLASH\w{1,40})\b.{0,60}(?:does not support(?! the deployment)|doesn't support|is not available|not supported)"),
     rule(ATTENTION, "inks are only supported", "logits_soft_cap", "BatchPrefillWith", "BatchDecodeWith", "xFormers wasn't build", "memory_efficient_attention_forward", "FA3", "MLA is not supported", "Kernel is only supported on", pattern=r"[Ss]inks are only supported|logits_soft_cap.{0,60}(?:not support|Flashinfer)|Batch(?:Prefill|Decode)With\w+ failed|xFormers wasn't build|No operator found for `memory_efficient|FA3 (?:is|not) (?:not )?supported|MLA is not supported|Attention \w{1,20} Kernel is only supported on", rank=Rank.GENERAL),
-    rule(DRIVER, "no kernel image is available", "driver version is insufficient", "NVIDIA driver on your system is too old", "Found no NVIDIA driver on your system", "forward compatibility was attempted", "unsupported toolchain", "orward compatible", "No CUDA GPUs are available", "not compiled with CUDA enabled", "Failed to infer device type", "system not yet initialized", "CUDA unknown error", "Driver/library version mismatch", "driver/library version mismatch", "Can't initialize NVML", "no GPUs found!", "invalid device function", "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "unsatisfied condition: cuda", "libcuda.so.1: cannot open", "libcuda.so: cannot open", "HIP error: no kernel", "unsupported display driver", "No HIP GPUs are available", "No XPU devices are available", "get GPU arch from rocminfo failed", "Unknown GPU architecture: gfx", "This kernel only supports sm", "Driver Not Loaded", "CUDA_VISIBLE_DEVICES is set to empty string", "Unexpected error from hipGetDeviceCount", "Incompatible kernel and userspace", "Cannot access accelerator device when none is available"),
+    rule(DRIVER, "no kernel image is available", "driver version is insufficient", "NVIDIA driver on your system is too old", "Found no NVIDIA driver on your system", "forward compatibility was attempted", "unsupported toolchain", "orward compatible", "No CUDA GPUs are available", "not compiled with CUDA enabled", "Failed to infer device type", "system not yet initialized", "CUDA unknown error", "Driver/library version mismatch", "driver/library version mismatch", "Can't initialize NVML", "no GPUs found!", "invalid device function", "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "unsatisfied condition: cuda", "libcuda.so.1: cannot open", "libcuda.so: cannot open", "HIP error: no kernel", "unsupported display driver", "No HIP GPUs are available", "No XPU devices are available", "get GPU arch from rocminfo failed", "Unknown GPU architecture: gfx", "This kernel only supports sm", "Driver Not Loaded", "CUDA_VISIBLE_DEVICES is set to empty string", "Unexpected error from hipGetDeviceCount", "Incompatible kernel and userspace", "Cannot access accelerator device when none is available", "CUDA driver initialization failed, you might not have"),
     rule(DRIVER, "of bin package does not match", pattern=r"socversion \S{1,40} of bin package does not match"),
     rule(DRIVER, "device kernel image is invalid", needs=when(lacks=r"(?:Capturing |/jit/\w{1,40}\.hpp).{0,200}device kernel image is invalid")),
     rule(UNKNOWN, "device kernel image is invalid", rank=Rank.GENERAL),
@@ -182,11 +185,11 @@ FAILURES = (
             Variant(
                 when=when(r"Bfloat16 is only supported|bf(?:loat)?16.{0,80}(?:compute capability|only supported)"),
                 sentence="this GPU does not compute bfloat16, which needs compute capability 8.0 (Ampere)",
-                cures=(_OTHER_GPU, cure("serve in half precision", "--dtype half", when(r"Bfloat16 is only supported|bf(?:loat)?16")),),
+                cures=(_OTHER_GPU, cure("serve in half precision", "--dtype half", when(r"Bfloat16 is only supported|bf(?:loat)?16", lacks=_NO_HALF)), cure("this model does not compute in float16: serve it in float32, which needs twice the memory", "--dtype float32", when(r"Bfloat16 is only supported|bf(?:loat)?16", seen=_NO_HALF))),
             ),
             Variant(
-                when=when(r"not implemented for 'Float8"),
-                sentence="an operation of PyTorch got FP8 numbers, and PyTorch has no such operation for FP8",
+                when=when(r"not implemented for 'Float8|^[^\n]{0,300}(?:same dtype|expected scalar type|Input type)[^\n]{0,80}Float8"),
+                sentence="an operation of PyTorch got FP8 numbers, and does not take them as they are",
                 why="No GPU and no --dtype changes it: this code took weights (or a KV cache) in FP8 for numbers that it can compute with.",
                 cures=(
                     cure("check that config.json has the quantization_config of these weights: without it vLLM does not convert them", "grep -A8 quantization_config config.json"),
@@ -212,7 +215,7 @@ FAILURES = (
                 cures=(cure("see which GPU it is", "nvidia-smi --query-gpu=name,compute_cap --format=csv"), _OTHER_GPU, cure("use a newer GPU, or an engine that supports this one, such as llama.cpp")),
             ),
             Variant(
-                when=when(r"fp8e4nv|Float8|fp8|FP8"),
+                when=when(r"fp8e4nv|^[^\n]*(?:Float8|fp8|FP8)"),
                 sentence="this GPU, or the attention backend, does not compute FP8 (E4M3), which needs compute capability 8.9",
                 why="--dtype does not change it: FP8 comes from the weights or from --kv-cache-dtype.",
                 cures=(
@@ -250,6 +253,7 @@ FAILURES = (
             cure("see which part chose FlashAttention: the model's layers, a vision encoder, or code of the model itself (the traceback shows it)", None, when(r"only supports? Ampere|FA[23] is not supported|head dimension at most")),
             cure("if it is the model's layers, serve with another attention backend", "--attention-backend TRITON_ATTN", when(r"only supports? Ampere|FA[23] is not supported|head dimension at most|does not support (?:headdim|tanh)")),
             cure("check which FlashInfer is installed; if no flag or variable chose it, install the one that this vLLM requires", "python -m pip list | grep -i -E 'vllm|flashinfer'; env | grep -i -E 'flashinfer|attention_backend'", when(r"(?i)flashinfer.{0,80}(?:not installed|not available|nstall the package)")),
+            cure("this build has no FlashMLA, or the GPU is not of a generation that it was compiled for: check the GPU, and use an official image of vLLM if the build is your own", "nvidia-smi --query-gpu=name,compute_cap --format=csv; python -m pip show vllm", when(r"_flashmla_C is not available")),
             cure("check that xFormers was built for the installed PyTorch", "python -m xformers.info", when(r"xFormers wasn't build")),
             cure("serve with another attention backend to compare", "--attention-backend FLASH_ATTN   (or TRITON_ATTN)", when(r"Batch(?:Prefill|Decode)With\w+ failed")),
             cure("the model's sparse attention has kernels for some GPUs only (in most releases Hopper and data-center Blackwell): check the model's recipe", "nvidia-smi --query-gpu=name,compute_cap --format=csv", when(r"use_sparse=True.{0,1500}compute capability not supported|Sparse Attention \w{1,20} Kernel is only supported")),
@@ -419,7 +423,7 @@ FAILURES = (
                 cures=(cure("compare both", "which -a nvcc; nvcc --version; echo $CUDA_HOME; python -c 'import torch; print(torch.version.cuda)'"), cure("name a toolkit of PyTorch's CUDA, or install a wheel of the extension that is built already", "export CUDA_HOME=/usr/local/cuda-X.Y", when(r"detected CUDA"))),
             ),
             Variant(
-                when=when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|no CUDA-capable|NVML|nvml|libcuda\.so|select device driver|no GPUs found|infer device type|HIP GPUs|hipErrorNoDevice|Driver Not Loaded|set to empty string|accelerator device when none|platform is not available"),
+                when=when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|no CUDA-capable|NVML|nvml|libcuda\.so|select device driver|no GPUs found|infer device type|HIP GPUs|hipErrorNoDevice|Driver Not Loaded|set to empty string|accelerator device when none|you might not have a CUDA|platform is not available"),
                 sentence="this process sees no GPU, or no driver",
                 deterministic=False,
                 cures=(
