@@ -320,6 +320,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'ValueError: Current platform does not support NVFP4 quantization. Please use Blackwell and above.',
         'NotImplementedError: Unsupported GGUF quantization type: 39',
         'ValueError: BitAndBytes quantization with TP or PP is not supported yet.',
+        'ValueError: fp8_e5m2 kv-cache is not supported with fp8 checkpoints.',
+        'NotImplementedError: No compressed-tensors compatible scheme was found.',
+        'ValueError: Detected some but not all shards of model.layers.0.linear_attn.in_proj_qkvz are quantized. All shards of fused layers to have the same precision.',
     ),
     "dtype_unsupported": (
         "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla V100-SXM2-32GB GPU has compute capability 7.0.",
@@ -331,6 +334,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'ValueError: torch.bfloat16 is not supported for quantization method awq. Supported dtypes: [torch.float16]',
         "ValueError: The model type 'gemma3' does not support float16. Reason: Numerical instability.",
         'RuntimeError: expected mat1 and mat2 to have the same dtype, but got: c10::BFloat16 != c10::Half',
+        'RuntimeError: FlashAttention only support fp16 and bf16 data type',
+        'RuntimeError: "mul_cuda" not implemented for \'Float8_e4m3fn\'',
+        'RuntimeError: Input type (float) and bias type (c10::BFloat16) should be the same',
+        'RuntimeError: self and mat2 must have the same dtype, but got BFloat16 and Float',
     ),
     "attention_backend_unavailable": (
         "RuntimeError: FlashAttention only supports Ampere GPUs or newer.",
@@ -376,6 +383,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.',
         'ImportError: libcuda.so.1: cannot open shared object file: No such file or directory',
         'RuntimeError: The detected CUDA version (11.8) mismatches the version that was used to compile PyTorch (12.1).',
+        'RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu.',
     ),
     "missing_dependency_or_import_error": (
         "  × Building wheel for ring (pyproject.toml) did not run successfully.",
@@ -436,6 +444,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "FAILED: [code=137] fused_moe.cuda.o",
         "RuntimeError: CUDA driver error (/x/deep_gemm/jit/handle.hpp:14): 200 (CUDA_ERROR_INVALID_IMAGE)",
         "ptxas application ptx input, line 9; error : Unexpected instruction types specified for 'mma'",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'ninja'",
+        "subprocess.CalledProcessError: Command '['which', 'nvcc']' returned non-zero exit status 1.",
     ),
     "xid_or_gpu_lost": (
         "Index out of range: index value 151 exceeds bounds 129!",

@@ -349,6 +349,146 @@ CASES = LOOK_ALIKES | {
         UP + IN_ANSWER.format("APIServer") + CORE + "EngineCore encountered a fatal error.\n", "unknown", "engine died", "One request failed",
     ),
     "an error in the engine": (UP + IN_ANSWER.format("EngineCore"), "unknown", "no rule", "One request failed"),
+    "AWQ on a GPU that is too old for it": (
+        "ValueError: The quantization method awq is not supported for the current GPU. Minimum capability: 75. Current capability: 70.",
+        "quantization_unsupported", "16 bits run", "AWQ or GPTQ run",
+    ),
+    "FP8 on a GPU that runs AWQ": (
+        "ValueError: The quantization method fp8 is not supported for the current GPU. Minimum capability: 80. Current capability: 75.",
+        "quantization_unsupported", "AWQ or GPTQ run", "16 bits run",
+    ),
+    "a layer whose size no kernel takes": (
+        "RuntimeError: Failed to find a kernel that can implement the WNA16 linear layer. Reasons:\n  MacheteLinearKernel requires capability 90, current compute  capability is 86\n  MarlinLinearKernel cannot implement due to: Weight output_size_per_partition = 2200 is not divisible by  min_thread_n = 64.",
+        "quantization_unsupported", "--tensor-parallel-size", "this GPU does not compute",
+    ),
+    "kernels for older GPUs than this one": (
+        "NotImplementedError: No compiled cutlass_scaled_mm for a compute capability less than CUDA device capability: 120",
+        "quantization_unsupported", "newer than the build", "most often newer ones",
+    ),
+    "a quantization that a platform lacks": (
+        "ValueError: awq_marlin quantization is currently not supported in rocm.",
+        "quantization_unsupported", "leave it out", "needs a newer GPU",
+    ),
+    "shards of two quantizations": (
+        "ValueError: Detected some but not all shards of model.layers.0.in_proj are quantized. All shards of fused layers to have the same precision.",
+        "quantization_unsupported", "modules_to_not_convert", "newer GPU",
+    ),
+    "an FP8 cache beside FP8 weights": (
+        "ValueError: fp8_e5m2 kv-cache is not supported with fp8 checkpoints.",
+        "quantization_unsupported", "fp8_e4m3", "AWQ",
+    ),
+    "a scale that is no quantization's": (
+        "KeyError: 'mlp1.layer_scale'",
+        "unknown", "No rule", "quantization",
+    ),
+    "an operation that PyTorch lacks for FP8": (
+        "RuntimeError: \"mul_cuda\" not implemented for 'Float8_e4m3fn'",
+        "dtype_unsupported", "quantization_config", "8.9",
+    ),
+    "FlashAttention in float32": (
+        "RuntimeError: FlashAttention only support fp16 and bf16 data type",
+        "dtype_unsupported", "float32", "8.9",
+    ),
+    "half precision on a CPU": (
+        "RuntimeError: \"addmm_impl_cpu_\" not implemented for 'Half'",
+        "dtype_unsupported", "on the CPU", "--kv-cache-dtype",
+    ),
+    "FP8 weights beside a cache that is not": (
+        "INFO 05-12 03:20:44 [core.py:105] Initializing a V1 LLM engine with config: model='/m', kv_cache_dtype=auto\nValueError: type fp8e4nv not supported in this architecture.",
+        "dtype_unsupported", "a version of the model that is not in FP8", "--kv-cache-dtype auto",
+    ),
+    "one of many reasons of backends": (
+        "ValueError: No valid attention backend found for cuda with AttentionSelectorConfig(kv_cache_dtype=fp8_e4m3, use_sparse=True). Reasons: {FLASH_ATTN_MLA: [kv_cache_dtype not supported, sparse not supported], FLASHMLA_SPARSE: [compute capability not supported]}.",
+        "attention_backend_unavailable", "sparse attention has kernels for some GPUs", "leave --kv-cache-dtype out",
+    ),
+    "sinks on an older GPU": (
+        "AssertionError: Sinks are only supported in FlashAttention 3",
+        "attention_backend_unavailable", "TRITON_ATTN", "unset",
+    ),
+    "a compatibility library on a GPU that does not take it": (
+        "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 804: forward compatibility was attempted on non supported HW",
+        "driver_cuda_mismatch", "take that folder out", "get_arch_list",
+    ),
+    "a kernel that a driver does not load": (
+        "torch.AcceleratorError: CUDA error: device kernel image is invalid",
+        "driver_cuda_mismatch", "the driver is older", "build of PyTorch or vLLM",
+    ),
+    "a host without a driver for containers": (
+        "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object file: no such file or directory: unknown",
+        "driver_cuda_mismatch", "on the host itself", "forked",
+    ),
+    "a GPU that the host does not have": (
+        "nvidia-container-cli: device error: 7: unknown device: unknown",
+        "driver_cuda_mismatch", "nvidia-smi -L", "build of PyTorch",
+    ),
+    "a container that lost its devices": (
+        "Failed to initialize NVML: Unknown Error",
+        "driver_cuda_mismatch", "compare the host with the container", "Kubernetes",
+    ),
+    "a PyTorch without CUDA": (
+        "AssertionError: Torch not compiled with CUDA enabled",
+        "driver_cuda_mismatch", "a build without CUDA", "sees no GPU",
+    ),
+    "a toolkit of another CUDA": (
+        "RuntimeError: The detected CUDA version (11.8) mismatches the version that was used to compile PyTorch (12.4).",
+        "driver_cuda_mismatch", "nvcc --version", "no GPU is seen",
+    ),
+    "an AMD GPU without free memory": (
+        "HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate the necessary resources. Code: 0x1008 Available Free mem : 0 MB",
+        "driver_cuda_mismatch", "ran out of a resource", "HSA_OVERRIDE",
+    ),
+    "a GPU that Triton does not support": (
+        "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:\nGPUTooOldForTriton: Found Tesla P100 which is too old to be supported by the triton GPU compiler.",
+        "compile_failure", "older than Triton supports", "--enforce-eager",
+    ),
+    "NVRTC is not nvcc": (
+        "nvrtc: error: invalid value for --gpu-architecture (-arch)",
+        "compile_failure", "nvidia-cuda-nvrtc", "CUDA_HOME",
+    ),
+    "a cache that something deleted": (
+        "torch._inductor.exc.InductorError: FileNotFoundError: [Errno 2] No such file or directory: '/tmp/torchinductor_root/ab/x.py'",
+        "compile_failure", "folders of its own", "--enforce-eager",
+    ),
+    "ninja beside Python": (
+        "FileNotFoundError: [Errno 2] No such file or directory: 'ninja'",
+        "compile_failure", "to PATH", "CUDA toolkit",
+    ),
+    "a guess at a damaged cache": (
+        "RuntimeError: vLLM failed to compile the model. The most likely reason for this is that a previous compilation failed, leading to a corrupted compilation artifact. We recommend trying to remove ~/.cache/vllm/torch_compile_cache",
+        "compile_failure", "only guesses", "cannot be read",
+    ),
+    "a Triton kernel with too many threads": (
+        "triton.runtime.errors.OutOfResources: out of resource: threads, Required: 1024, Hardware limit: 512",
+        "compile_failure", "names which", "more shared memory",
+    ),
+    "a headerless driver call of Triton": (
+        "torch._inductor.exc.InductorError: CalledProcessError: Command '['/usr/bin/gcc', '/tmp/t/cuda_utils.c', '-O3', '-lcuda']' returned non-zero exit status 1.",
+        "compile_failure", "Python.h", "--enforce-eager",
+    ),
+    "shapes of a request are no compiler's": (
+        "Exception: Call to forward method failed: ValueError('operands could not be broadcast together with shapes (3,) (4,)')",
+        "unknown", "shapes", "compiling kernels",
+    ),
+    "weights in FP8 that were not converted": (
+        "RuntimeError: expected mat1 and mat2 to have the same dtype, but got: c10::BFloat16 != c10::Float8_e4m3fn",
+        "dtype_unsupported", "quantization_config", "8.9",
+    ),
+    "a convolution in two types": (
+        "RuntimeError: Input type (float) and bias type (c10::BFloat16) should be the same",
+        "dtype_unsupported", "do not fit each other", "No rule",
+    ),
+    "bfloat16 for a model that takes no float16": (
+        "INFO 05-12 03:20:44 [config.py:105] Resolved architecture of google/gemma-3-4b-it\nValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla T4 GPU has compute capability 7.5.",
+        "dtype_unsupported", "--dtype float32", "--dtype half",
+    ),
+    "a build without FlashMLA": (
+        "ValueError: FlashMLA Sparse is not supported: vllm._flashmla_C is not available, likely was not compiled due to insufficient nvcc version or a supported arch was not in the list of target arches to compile for.",
+        "attention_backend_unavailable", "this build has no FlashMLA", "install the one",
+    ),
+    "a kernel of the cache that takes no FP8": (
+        CORE + "triton.compiler.errors.CompilationError: at 1:0:\n" + CORE + "def reshape_and_cache_kernel_flash(\n" + CORE + "^\n" + CORE + "ValueError(\"type fp8e4nv not supported in this architecture. The supported fp8 dtypes are ('fp8e4b15', 'fp8e5')\")",
+        "dtype_unsupported", "--kv-cache-dtype auto", "a version of the model",
+    ),
     "minutes without a token are not health": (
         UP + STATS.format(39, "12.5") + "".join(STATS.format(each, "0.0") for each in (40, 41)) + STATS.format(41, "0.0"),
         "unknown", "no tokens", "nothing failed",

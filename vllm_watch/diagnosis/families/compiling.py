@@ -11,7 +11,7 @@ COMPILE = "compile_failure"
 RULES = (
     rule(COMPILE, "triton.compiler.errors", "CompilationError", pattern=r"triton\.compiler\.errors(?!\.\w+: at \d+:\d+:\s*$)|(?<!errors\.)CompilationError(?!: at \d+:\d+:\s*$)", rank=Rank.GENERAL),
     rule(COMPILE, "Error: at ", pattern=r"CompilationError: at \d+:\d+:\s*$", rank=Rank.GENERAL, header=True),
-    rule(COMPILE, "rror('", pattern=r"(?:^|\) |: )(?:Value|Assertion|Type|Runtime)Error\('.{0,200}(?:shape|dimension|dtype|size)"),
+    rule(COMPILE, "rror('", pattern=r"(?:^|\) )(?:Value|Assertion|Type|Runtime)Error\('.{0,200}(?:shape|dimension|dtype|size)"),
     rule(COMPILE, "torch._inductor.exc", "torch._dynamo.exc", "BackendCompilerFailed", "InductorError", "CppCompileError", "InvalidCxxCompiler", "TorchRuntimeError", "InternalTorchDynamoError", "ConstraintViolationError", "LoweringException", "FakeTensorError", "DynamicOutputShapeException", pattern=r"(?:torch\._(?:inductor|dynamo)\.exc\.\w+|BackendCompilerFailed|InductorError|CppCompileError|InvalidCxxCompiler|TorchRuntimeError|InternalTorchDynamoError|ConstraintViolationError|LoweringException)\b(?!.{0,200}(?:CUDA|HIP) error: )", rank=Rank.GENERAL, header=True),
     rule(COMPILE, "ptxas", pattern=r"ptxas(?:-\w{1,20})? {0,3}(?:fatal|/\S+|error|info.{0,800}error)|ptxas.{0,60}(?:failed|not found|exit)|ptxas application .{0,80}\berror\b"),
     rule(COMPILE, "PTXAS error", "Internal Triton PTX codegen error", rank=Rank.GENERAL, header=True),
@@ -20,7 +20,7 @@ RULES = (
     rule(COMPILE, "error:", "error #", pattern=r"\.(?:h|hpp|cuh|cu|cpp|cc|c|inl)(?::\d+(?::\d+)?|\(\d+\)): (?:fatal |catastrophic )?error\b"),
     rule(COMPILE, "cannot find -l", "ld returned", pattern=r"cannot find -l\w+"),
     rule(COMPILE, "ld returned", pattern=r"ld returned \d+ exit status", rank=Rank.GENERAL),
-    rule(COMPILE, "nvcc", "NVCC", "Unsupported gpu architecture", pattern=r"nvcc fatal|nvcc(?:['\"]|:)? {0,4}(?:not found|compilation failed)|(?:[Cc]ould not|[Ff]ailed to) find nvcc|/nvcc.{0,40}(?:not found|No such)|No such file or directory: '(?:[^']{0,200}/)?nvcc'|NVCC compilation failed|NVCC version should be|Unsupported gpu architecture"),
+    rule(COMPILE, "nvcc", "NVCC", "Unsupported gpu architecture", "directory: 'ninja'", pattern=r"nvcc fatal|nvcc(?:['\"]|:)? {0,4}(?:not found|compilation failed)|(?:[Cc]ould not|[Ff]ailed to) find nvcc|/nvcc.{0,40}(?:not found|No such)|No such file or directory: '(?:[^']{0,200}/)?nvcc'|No such file or directory: 'ninja'|'which', 'nvcc'|NVCC compilation failed|NVCC version should be|Unsupported gpu architecture"),
     rule(COMPILE, "FAILED: [code=", pattern=r"FAILED: \[code=137\] \S"),
     rule(COMPILE, "inja", "rror building extension", "rror compiling objects", pattern=r"[Nn]inja build failed|ninja: build stopped|Error building extension|Error compiling objects", rank=Rank.GENERAL, header=True),
     rule(COMPILE, "Assertion error (", pattern=r"Assertion error \(\S{0,200}/jit/\w{1,40}\.hpp:\d+\)", rank=Rank.GENERAL),
@@ -57,7 +57,7 @@ FAILURES = (
         slug=COMPILE,
         sentence="compiling kernels failed",
         why="",
-        cures=(_EAGER, *_SWITCHES, cure("read the compiler's own lines: the first `error` in its output", None, when(seen=r"[Nn]inja|nvcc|g\+\+|gcc|clang|ptxas|error:"))),
+        cures=(_EAGER, *_SWITCHES, cure("read the compiler's own lines: the first `error` in its output", None, when(seen=r"[Nn]inja|nvcc|NVCC|g\+\+|gcc|clang|ptxas|error:|rror (?:compiling|building)|ompilation failed")), cure("search the issues of vLLM, and of the library in the traceback, for the message and this GPU")),
         deterministic=True,
         variants=(
             Variant(
@@ -75,6 +75,58 @@ FAILURES = (
                     *_SWITCHES,
                     *_CACHES,
                 ),
+            ),
+            Variant(
+                when=when(r"(?i)GPUTooOldForTriton|too old to be supported by the triton"),
+                sentence="this GPU is older than Triton supports: it needs compute capability 7.0 (Volta)",
+                why="vLLM's own kernels need that, too, so another setting does not help.",
+                cures=(cure("see which GPU it is", "nvidia-smi --query-gpu=name,compute_cap --format=csv"), cure("use a newer GPU, or an engine that supports this one, such as llama.cpp")),
+            ),
+            Variant(
+                when=when(r"TritonMissing|find a working triton installation"),
+                sentence="PyTorch's compiler finds no Triton that works",
+                why="Triton is missing, is of another version than this PyTorch requires, or sees no GPU.",
+                cures=(cure("import it, and compare the versions", "python -c 'import triton; print(triton.__version__)'; python -m pip check; python -m pip show torch | grep -E '^(Version|Requires)'"), cure("check that PyTorch sees the GPU", "python -c 'import torch; print(torch.cuda.is_available())'")),
+            ),
+            Variant(
+                when=when(r"No such file or directory: 'ninja'"),
+                sentence="a kernel is compiled at run time, and the program ninja is not found",
+                why="It is often installed in the same environment as vLLM, whose bin folder is not in PATH (Python was called by its path).",
+                cures=(cure("check whether it is there", "ls $(dirname $(which python))/ninja; which ninja"), cure("add that folder to PATH, or install it", "python -m pip install ninja", when(r"ninja"))),
+            ),
+            Variant(
+                when=when(r"No such file or directory: '[^']{0,200}ptxas"),
+                sentence="Triton does not find its assembler (ptxas)",
+                why="TRITON_PTXAS_PATH may name a file that is not in this environment; without it Triton uses the ptxas of its own package.",
+                cures=(cure("check the variable and the file", "echo $TRITON_PTXAS_PATH; ls -l $TRITON_PTXAS_PATH"), cure("if the file is not there, unset the variable or name one that is", None, when(r"ptxas"))),
+            ),
+            Variant(
+                when=when(r"FileNotFoundError[^\n]{0,200}(?:torchinductor|torch_compile_cache|\.triton/|/triton/)"),
+                sentence="a file in a cache of compiled kernels is gone",
+                why="Something has deleted it while vLLM ran, or several servers or hosts share the folder.",
+                cures=(cure("give each server folders of its own, on a local disk that no job cleans", "VLLM_CACHE_ROOT=DIR TORCHINDUCTOR_CACHE_DIR=DIR TRITON_CACHE_DIR=DIR", when(r"FileNotFound")), cure("start again: the files are made again")),
+                deterministic=False,
+            ),
+            Variant(
+                when=when(r"nvrtc: error: invalid value for --gpu-arch|NVRTC_ERROR_INVALID_OPTION"),
+                sentence="NVRTC, CUDA's compiler within the libraries, does not know this GPU: it is of an older CUDA",
+                why="It comes with PyTorch's packages (nvidia-cuda-nvrtc), so the CUDA toolkit of this machine does not change it.",
+                cures=(cure("compare its version with the GPU", "python -m pip list | grep -i nvrtc; nvidia-smi --query-gpu=name,compute_cap --format=csv"), cure("use a vLLM (an image) whose PyTorch is of a CUDA that knows this GPU (12.8 or later for compute capability 10.0 and 12.0)", None, when(r"nvrtc|NVRTC"))),
+            ),
+            Variant(
+                when=when(r"(?:gcc|cc|clang)'[^\n]{0,300}(?:main|cuda_utils|hip_utils|driver|__triton_launcher)\.c\b", lacks=r"Python\.h|cannot find -l|\.h: No such"),
+                sentence="the C compiler failed on a small program with which Triton calls the driver",
+                why="Most often Python's headers (Python.h) or the driver's library (libcuda) are not found; the compiler's own lines, which come before it, have the reason.",
+                cures=(
+                    cure("check both", "ls $(python -c 'import sysconfig; print(sysconfig.get_path(\"include\"))')/Python.h; ldconfig -p | grep libcuda"),
+                    cure("install the headers of this Python version, or add libcuda's folder to LIBRARY_PATH, whichever is missing", "apt-get install -y python3-dev", when(r"gcc|cc|clang")),
+                ),
+            ),
+            Variant(
+                when=when(r"\bcuda(?:_runtime)?\.h: No such"),
+                sentence="the headers of CUDA are not found, and a kernel is compiled with them",
+                why="The folder that CUDA_HOME names has no include/cuda_runtime.h, or no such folder is named.",
+                cures=(cure("check where they are", "echo $CUDA_HOME; ls $CUDA_HOME/include/cuda_runtime.h; find / -name cuda_runtime.h 2>/dev/null"), cure("name the toolkit that has them, or install its headers (cuda-cudart-dev)", "export CUDA_HOME=/usr/local/cuda", when(r"\.h: No such")), *_SWITCHES),
             ),
             Variant(
                 when=when(r"cannot find -lcuda\b"),
@@ -119,10 +171,12 @@ FAILURES = (
                 cures=(cure("set it to one folder", "export CUDA_HOME=/usr/local/cuda; $CUDA_HOME/bin/nvcc --version", when(r"nvcc")), *_CACHES),
             ),
             Variant(
-                when=when(r"nvcc.{0,60}(?:not found|No such)|directory: '[^']{0,200}nvcc'|[Cc]ould not find nvcc|CUDA_HOME environment variable is not set|find nvcc"),
+                when=when(r"nvcc.{0,60}(?:not found|No such)|directory: '[^']{0,200}nvcc'|[Cc]ould not find nvcc|CUDA_HOME environment variable is not set|find nvcc|'which', 'nvcc'"),
                 sentence="a kernel is compiled at run time, and no nvcc is found",
                 cures=(
-                    cure("install the CUDA toolkit that PyTorch was built for, and name it", "export CUDA_HOME=/usr/local/cuda; $CUDA_HOME/bin/nvcc --version", when(r"nvcc|CUDA_HOME")),
+                    cure("check whether a toolkit is there, under another name", "which -a nvcc; ls -d /usr/local/cuda*; echo $CUDA_HOME"),
+                    cure("if not, FlashInfer's precompiled kernels (flashinfer-cubin, flashinfer-jit-cache) of its own version need no nvcc", "python -m pip list | grep -i flashinfer", when(seen=_FLASHINFER)),
+                    cure("else install the CUDA toolkit that PyTorch was built for, and name it", "export CUDA_HOME=/usr/local/cuda; $CUDA_HOME/bin/nvcc --version", when(r"nvcc|CUDA_HOME")),
                     *_SWITCHES,
                 ),
             ),
@@ -150,13 +204,14 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"Failed to find C compiler|Python\.h|[Nn]o working (?:C\+\+ )?compiler|C\+\+ compiler.{0,40}not found|(?:stdlib|math|omp)\.h"),
-                sentence="there is no C compiler, or Python's headers are missing",
-                cures=(cure("install them", "apt-get install -y build-essential python3-dev", when(r"compiler|\.h")),),
+                sentence="there is no C compiler, or headers that it needs (most often Python's) are missing",
+                cures=(cure("check which is missing", "which cc gcc g++; ls $(python -c 'import sysconfig; print(sysconfig.get_path(\"include\"))')/Python.h"), cure("install it; the headers must be those of this Python version", "apt-get install -y build-essential python3-dev", when(r"compiler|\.h")),),
             ),
             Variant(
                 when=when(r"OutOfResources|out of resource: shared memory"),
-                sentence="a Triton kernel needs more shared memory than this GPU has",
-                cures=(cure("if the kernel is one of attention, serve with another attention backend", "--attention-backend NAME", when(seen=r"attention|attn")), cure("search vLLM's issues for the kernel's name in the traceback")),
+                sentence="a Triton kernel needs more of the GPU than it has; the message names which (shared memory, threads)",
+                why="Kernels are tuned for other GPUs, or Triton is of another version than vLLM was tried with.",
+                cures=(cure("if the kernel is one of attention, serve with another attention backend", "--attention-backend NAME", when(seen=r"attention|attn")), cure("check that Triton is of the version that PyTorch requires", "python -m pip check; python -m pip show torch triton | grep -E '^(Name|Version)'"), cure("search vLLM's issues for the kernel's name in the traceback, and this GPU")),
             ),
             Variant(
                 when=when(r"(?:[Ss]hapes?|[Ss]izes?|\bM\b|\bN\b|\bK\b).{0,40}should (?:have|be).{0,80}\d|incompatible dimensions"),
@@ -165,10 +220,17 @@ FAILURES = (
                 cures=(cure("leave --block-size out", None, when(seen=r"block.size|block_size")), cure("try a later release of vLLM, or another attention backend"), cure("read the warnings before it: one may name the setting that chose this kernel")),
             ),
             Variant(
-                when=when(r"PassManager|Triton compilation failed|triton\.compiler|failed to legalize"),
+                when=when(r"PassManager|Triton compilation failed|triton\.compiler|failed to legalize|layout conversion is only supported|LLVM ERROR"),
                 sentence="Triton could not compile a kernel",
                 why="The traceback names it; most often Triton is of another version than vLLM was tried with, or does not know this GPU well.",
                 cures=(cure("see which versions of torch and Triton are installed, and which vLLM requires", "python -m pip check; python -m pip show torch triton"),),
+            ),
+            Variant(
+                when=when(r"failed to compile the model.{0,120}most likely"),
+                sentence="the model's compilation failed, and vLLM suspects files of an earlier compilation",
+                why="The message only guesses: if the start without these files fails again, its error is the cause.",
+                cures=(cure("delete them: they are made again", "rm -rf ~/.cache/vllm/torch_compile_cache", when(r"torch_compile_cache|corrupted")), cure("if it fails again, start without torch.compile to serve meanwhile", "--enforce-eager", when(r"failed to compile the model"))),
+                deterministic=None,
             ),
             Variant(
                 when=when(r"corrupted compilation artifact|torch_compile_cache.{0,800}(?:corrupt|EOFError|UnpicklingError|truncated)"),

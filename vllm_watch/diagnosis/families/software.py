@@ -17,19 +17,24 @@ DRIVER = "driver_cuda_mismatch"
 
 _OTHER_GPU = cure("this host has several kinds of GPU (a warning of the start lists them): choose one that can do it", "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=N vllm serve …", when(facts=("mixed_gpus",)))  # fmt: skip
 
+_FP8_CACHE = r"kv[_-]cache[_-]dtype\W{1,4}fp8|def reshape_and_cache"
+
+_NO_HALF = r"(?i)gemma-?[23]|glm-?4-|plamo-?2"
+"""Models that vLLM refuses to serve in float16."""
+
 RULES = (
-    rule(QUANTIZATION, "uantiz", pattern=r"different quantization (?:scheme|config)|[Uu]nsupported \w+ quantization|quantization with \w+ .{0,40}not supported|(?:[Uu]nknown|[Ii]nvalid|[Uu]nsupported) quantization|quantization (?:method )?\S{0,60} ?(?:is )?(?:currently )?not supported|[Qq]uantization (?:method|scheme).{0,120}(?:not supported|does not match|is deprecated)|does not support .{0,40}quantization|quantization is (?:currently )?not supported|[Cc]annot find (?:any|the config file) .{0,100}quantiz|weight quantization is supported for|quantization (?:config|method).{0,80}(?:unsupported|not found)|requires? .{0,60}for quantization"),
+    rule(QUANTIZATION, "uantiz", pattern=r"different quantization (?:scheme|config)|some but not all shards of \S{1,200} are quantized|[Uu]nsupported \w+ quantization|quantization with \w+ .{0,40}not supported|(?:[Uu]nknown|[Ii]nvalid|[Uu]nsupported) quantization|quantization (?:method )?\S{0,60} ?(?:is )?(?:currently )?not supported|[Qq]uantization (?:method|scheme).{0,120}(?:not supported|does not match|is deprecated)|does not support .{0,40}quantization|quantization is (?:currently )?not supported|[Cc]annot find (?:any|the config file) .{0,100}quantiz|weight quantization is supported for|quantization (?:config|method).{0,80}(?:unsupported|not found)|requires? .{0,60}for quantization"),
     rule(QUANTIZATION, "itsAndBytes", "itsandbytes", "GGUF", "gguf", "AWQ", "GPTQ", "awq", "gptq", "arlin", pattern=r"(?:BitsAndBytes|bitsandbytes|AWQ|GPTQ|[Mm]arlin|GGUF|gguf|awq|gptq)\b(?! (?:model )?architecture\b).{0,80}(?:not supported|does not support|unsupported|only supports?|is not implemented)"),
-    rule(QUANTIZATION, "compute capability", "No kernel", "scaled_mm", "NVFP4", "nvfp4", "MXFP4", "mxfp4", "FP8", "fp8", "No compiled", pattern=r"_scaled_mm is only supported|(?:NVFP4|MXFP4|nvfp4|mxfp4|FP8|fp8|W8A8|w8a8|INT8|int8)\b.{0,100}(?:not supported|unsupported|requires? (?:compute capability|SM)|only supported on|requires Blackwell|requires Hopper)|No (?:compiled|kernel).{0,60}(?:fp[48]|cutlass_scaled_mm|quant)|No valid quant", rank=Rank.GENERAL),
-    rule(QUANTIZATION, "Failed to find a kernel that can implement", "weight_scale", "qweight", "qzeros", "g_idx", "Minimum capability", "Min capability", "KeyError: '", "config file for", pattern=r"Failed to find a kernel that can implement|KeyError: '[\w.]{0,200}(?:weight_scale\w{0,40}|weight_zero_point|weight_shape|input_scale|qweight|qzeros|g_idx|scales?|weight_packed|absmax|quant_state\w{0,40})'|[Cc]annot find the config file for \w*(?:awq|gptq|quant)|[Mm]in(?:imum)? capability:? \d+"),
+    rule(QUANTIZATION, "compute capability", "No kernel", "scaled_mm", "NVFP4", "nvfp4", "MXFP4", "mxfp4", "FP8", "fp8", "No compiled", "No compressed-tensors", pattern=r"_scaled_mm is only supported|No compressed-tensors compatible scheme was found|(?:NVFP4|MXFP4|nvfp4|mxfp4|FP8|fp8(?:_e\dm\d)?|W8A8|w8a8|INT8|int8)\b.{0,100}(?:not supported|unsupported|requires? (?:compute capability|SM)|only supported on|requires Blackwell|requires Hopper)|No (?:compiled|kernel).{0,60}(?:fp[48]|cutlass_scaled_mm|quant)|No valid quant", rank=Rank.GENERAL),
+    rule(QUANTIZATION, "Failed to find a kernel that can implement", "weight_scale", "qweight", "qzeros", "g_idx", "Minimum capability", "Min capability", "KeyError: '", "config file for", pattern=r"Failed to find a kernel that can implement|KeyError: '[\w.]{0,200}(?:weight_scale\w{0,40}|weight_zero_point|weight_shape|input_scale|qweight|qzeros|g_idx|(?<=[.'])scales?|[kv]_scale|weight_packed|absmax|quant_state\w{0,40})'|[Cc]annot find the config file for \w*(?:awq|gptq|quant)|[Mm]in(?:imum)? capability:? \d+"),
     rule(QUANTIZATION, "MoE backend", pattern=r"No \w{1,40} MoE backend supports the deployment|\w{1,40} MoE backend '\w{1,60}' does not support the deployment"),
-    rule(DTYPE, "float16", "float32", "bf16", "Bfloat16", "Half", "fp8e4nv", "dtype", "data type", "expected scalar type", pattern=r"Bfloat16 is only supported on|does not support (?:bfloat16|float16|fp16|bf16)|torch\.b?float(?:16|32) is not supported for|not implemented for '(?:Half|BFloat16|Float8\w*)'|expected scalar type \w+ but found|to have the same dtype, but got|type fp8e4nv not supported|[Uu]nknown dtype|[Uu]nsupported (?:data type|dtype)|dtype .{0,40}(?:is )?not supported|data type .{0,40}not supported|KV cache is not supported by the Triton"),
+    rule(DTYPE, "float16", "float32", "bf16", "Bfloat16", "Half", "fp8e4nv", "dtype", "data type", "expected scalar type", "Float8_", "fp16 and bf16", "Input type (", pattern=r"Input type \(.{1,60}\) and (?:weight|bias) type|must have the same dtype, but got|only supports? fp16 and bf16|Bfloat16 is only supported on|does not support (?:bfloat16|float16|fp16|bf16)|torch\.b?float(?:16|32) is not supported for|not implemented for '(?:Half|BFloat16|Float8\w*)'|expected scalar type \w+ but found|to have the same dtype, but got|type fp8e4nv not supported|[Uu]nknown dtype|[Uu]nsupported (?:data type|dtype)|dtype .{0,40}(?:is )?not supported|data type .{0,40}not supported|KV cache is not supported by the Triton"),
     rule(DTYPE, "compute capability", "below 7.0", pattern=r"GPUs with compute capability below|only supported on GPUs with compute capability of at least"),
-    rule(ATTENTION, "lash", pattern=r"FlashAttention(?:-?[234])? (?:only supports|requires|is only supported|forward only supports|does not support|is not supported)|[Ff]lash[- ]?[Aa]tt(?:entio)?n? (?:build|version|backend|package).{0,80}(?:not support|not available|not installed|unsupported|requires|is not found)|Flash(?:Infer|MLA|infer)\b.{0,80}(?:is not (?:available|supported|installed|compatible)|only supports?|requires(?! GPUs with sm)|not supported|unavailable|is only supported)|This flash attention build"),
+    rule(ATTENTION, "lash", pattern=r"FlashAttention(?:-?[234])? (?:only supports(?! fp16 and bf16)|requires|is only supported|forward only supports|does not support|is not supported)|[Ff]lash[- ]?[Aa]tt(?:entio)?n? (?:build|version|backend|package).{0,80}(?:not support|not available|not installed|unsupported|requires|is not found)|Flash(?:Infer|MLA|infer)\b.{0,80}(?:is not (?:available|supported|installed|compatible)|only supports?|requires(?! GPUs with sm)|not supported|unavailable|is only supported)|This flash attention build"),
     rule(ATTENTION, "ead size", "head_size", "ead dimension", "headdim", pattern=r"[Hh]ead[ _]size:? ?\S{1,6} is not supported|[Uu]nsupported head[ _](?:size|dim)|only supports? head dim|headdim not being"),
     rule(ATTENTION, "backend", "Backend", "does not support attention", pattern=r"No valid (?:MLA )?(?:prefill )?attention backend|[Nn]o valid .{0,20}prefill backend|[Ss]elected .{0,40}backend .{0,60}(?:is not valid|is not MLA type|does not support)|(?:[Ii]nvalid|[Uu]nknown|[Uu]nsupported) (?:MLA )?attention backend|not supported for attention backend|[Aa]ttention backend .{0,60}(?:not supported|has been removed|is not available|does not support|unsupported)|Backend \S+ is not supported for vit attention|(?:SDPA|[Xx]Formers|[Pp]allas|IPEX|PagedAttention|Triton[Aa]ttention|TRITON_\w{1,40}|FLASH\w{1,40})\b.{0,60}(?:does not support(?! the deployment)|doesn't support|is not available|not supported)"),
     rule(ATTENTION, "inks are only supported", "logits_soft_cap", "BatchPrefillWith", "BatchDecodeWith", "xFormers wasn't build", "memory_efficient_attention_forward", "FA3", "MLA is not supported", "Kernel is only supported on", pattern=r"[Ss]inks are only supported|logits_soft_cap.{0,60}(?:not support|Flashinfer)|Batch(?:Prefill|Decode)With\w+ failed|xFormers wasn't build|No operator found for `memory_efficient|FA3 (?:is|not) (?:not )?supported|MLA is not supported|Attention \w{1,20} Kernel is only supported on", rank=Rank.GENERAL),
-    rule(DRIVER, "no kernel image is available", "driver version is insufficient", "NVIDIA driver on your system is too old", "Found no NVIDIA driver on your system", "forward compatibility was attempted", "unsupported toolchain", "orward compatible", "No CUDA GPUs are available", "not compiled with CUDA enabled", "Failed to infer device type", "system not yet initialized", "CUDA unknown error", "Driver/library version mismatch", "driver/library version mismatch", "Can't initialize NVML", "no GPUs found!", "invalid device function", "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "unsatisfied condition: cuda", "libcuda.so.1: cannot open", "libcuda.so: cannot open", "HIP error: no kernel", "unsupported display driver", "No HIP GPUs are available", "No XPU devices are available", "get GPU arch from rocminfo failed", "Unknown GPU architecture: gfx", "This kernel only supports sm", "Driver Not Loaded", "CUDA_VISIBLE_DEVICES is set to empty string", "Unexpected error from hipGetDeviceCount", "Incompatible kernel and userspace", "Cannot access accelerator device when none is available"),
+    rule(DRIVER, "no kernel image is available", "driver version is insufficient", "NVIDIA driver on your system is too old", "Found no NVIDIA driver on your system", "forward compatibility was attempted", "unsupported toolchain", "orward compatible", "No CUDA GPUs are available", "not compiled with CUDA enabled", "Failed to infer device type", "system not yet initialized", "CUDA unknown error", "Driver/library version mismatch", "driver/library version mismatch", "Can't initialize NVML", "no GPUs found!", "invalid device function", "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "unsatisfied condition: cuda", "libcuda.so.1: cannot open", "libcuda.so: cannot open", "HIP error: no kernel", "unsupported display driver", "No HIP GPUs are available", "No XPU devices are available", "get GPU arch from rocminfo failed", "Unknown GPU architecture: gfx", "This kernel only supports sm", "Driver Not Loaded", "CUDA_VISIBLE_DEVICES is set to empty string", "Unexpected error from hipGetDeviceCount", "Incompatible kernel and userspace", "Cannot access accelerator device when none is available", "CUDA driver initialization failed, you might not have"),
     rule(DRIVER, "of bin package does not match", pattern=r"socversion \S{1,40} of bin package does not match"),
     rule(DRIVER, "device kernel image is invalid", needs=when(lacks=r"(?:Capturing |/jit/\w{1,40}\.hpp).{0,200}device kernel image is invalid")),
     rule(UNKNOWN, "device kernel image is invalid", rank=Rank.GENERAL),
@@ -62,7 +67,8 @@ FAILURES = (
         sentence="this quantization does not work with this model, GPU or vLLM",
         why="The method is unknown to this release, not implemented for the architecture, at odds with the model's own config, or needs a newer GPU.",
         cures=(
-            cure("leave --quantization out: vLLM reads the method from the model's config", None, when(r"does not match the quantization|annot find the config file|Unknown quantization method|Invalid quantization method|specified in the `?quantization`? argument")),
+            cure("leave --quantization out: vLLM reads the method from the model's config", None, when(r"does not match the quantization|annot find the config file|specified in the `?quantization`? argument")),
+            cure("if --quantization is set, leave it out; if the model's config names the method, check which release or plugin knows it", "grep -A3 quantization_config config.json", when(r"Unknown quantization method|Invalid quantization method")),
             cure("see which quantizations this release takes on this GPU, in vLLM's table of quantization support"),
         ),
         deterministic=True,
@@ -75,6 +81,37 @@ FAILURES = (
                 cures=(cure("allow it until then", "--allow-deprecated-quantization", when(r"--allow-deprecated-quantization")), cure("take a version of the model in another format", None, when(r"deprecated"))),
             ),
             Variant(
+                when=when(r"some but not all shards|[Ff]ound different quantization"),
+                sentence="layers that vLLM joins into one have different quantizations in the checkpoint",
+                why="vLLM needs one precision for all that it joins. Another GPU does not change it.",
+                cures=(cure("compare the layers that config.json leaves unquantized (ignore, modules_to_not_convert) with the names in the message", "grep -A40 quantization_config config.json"), cure("take a version of the model that was quantized for vLLM, or the release that the model's page asks for")),
+            ),
+            Variant(
+                when=when(r"does not support BitsAndBytes quantization|No 'packed_modules_mapping'"),
+                sentence="this vLLM cannot quantize this architecture with bitsandbytes",
+                why="The model's class in vLLM must support it; the GPU is not the point.",
+                cures=(cure("leave --quantization bitsandbytes out and serve the weights as they are, if they fit", None, when(r"BitsAndBytes|packed_modules")), cure("take a version of the model in another format (FP8, AWQ, GPTQ), or check whether a later release supports it")),
+            ),
+            Variant(
+                when=when(r"quantization is (?:currently )?not supported in \w|not supported (?:on|in) (?:rocm|cpu|xpu|tpu|hpu|npu)\b"),
+                sentence="this vLLM does not run this quantization on this platform, which the message names",
+                why="Each platform has a list of its own, which grows with the releases.",
+                cures=(
+                    cure("if --quantization is set, leave it out: vLLM then uses kernels that this platform has, if there are any", None, when(r"_marlin")),
+                    cure("if the message names another platform than this host's, a wrong build of vLLM is installed: check which", "python -m pip list | grep -i -E 'vllm|torch'"),
+                    cure("take a format that vLLM's table of quantization support has for this platform, or a later release"),
+                ),
+            ),
+            Variant(
+                when=when(r"(?s)Failed to find a kernel that can implement(?:(?!.{0,800}requires capability)|.{0,800}(?:cannot implement due to|not divisible|disabled by))"),
+                sentence="no kernel takes this quantized layer on this GPU; the message has the reason for each kernel",
+                why="The reason may be the GPU, but also the layer's size, its group size or a setting: the kernel that needs no newer GPU shows which.",
+                cures=(
+                    cure("if a size is not divisible, use a smaller --tensor-parallel-size", None, when(r"not divisible|tensor_parallel_size")),
+                    cure("if each reason is the GPU or the group size, take a version of the model in another format"),
+                ),
+            ),
+            Variant(
                 when=when(r"MoE backend"),
                 sentence="no kernel for mixtures of experts takes this quantization together with this activation, GPU and these settings",
                 why="The line, or one before it at level DEBUG, has the reason for each backend.",
@@ -84,16 +121,16 @@ FAILURES = (
                 ),
             ),
             Variant(
-                when=when(r"(?i)kv.?cache"), sentence="the KV cache cannot be stored in this type on this GPU, or with this model or attention backend",
-                cures=(cure("keep the KV cache in the model's own type", "--kv-cache-dtype auto", when(r"(?i)kv.?cache")),),
+                when=when(r"(?i)^[^\n]*kv.?cache"), sentence="the KV cache cannot be stored in this type on this GPU, or with this model or attention backend",
+                cures=(cure("keep the KV cache in the model's own type", "--kv-cache-dtype auto", when(r"(?i)kv.?cache", lacks=r"fp8_e5m2 kv-cache")), cure("use the other FP8 type, or leave the flag out", "--kv-cache-dtype fp8_e4m3", when(r"fp8_e5m2 kv-cache"))),
             ),
             Variant(
-                when=when(r"[Nn]o compiled .{0,80}for CUDA device capability"),
+                when=when(r"[Nn]o compiled "),
                 sentence="this build of vLLM has no kernel of this quantization for this GPU's generation",
-                why="The GPU may be older than the kernels need, or newer than the build; the number in the line is its compute capability without the point.",
+                why="The GPU may be older than the kernels need, or newer than the build; a number in the line is its compute capability without the point.",
                 cures=(
-                    cure("if the GPU is newer than this vLLM, take a release (or an image) that was built for it", "python -c 'import torch; print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'", when(r"capability")),
-                    cure("take a version of the model in another format", None, when(r"capability")),
+                    cure("if the GPU is newer than this vLLM, take a release (or an image) that was built for it", "python -c 'import torch; print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'", when(r"o compiled")),
+                    cure("take a version of the model in another format", None, when(r"o compiled")),
                 ),
             ),
             Variant(
@@ -117,7 +154,19 @@ FAILURES = (
                 when=when(r"capability|Blackwell|Hopper|_scaled_mm|is not supported on this GPU|for the current GPU|current platform|SM ?\d\d"),
                 sentence="this GPU does not compute this quantization",
                 why="The kernels were made for other generations of GPUs, most often newer ones.",
-                cures=(_OTHER_GPU, cure("take a version of the model in a format that this GPU computes (AWQ or GPTQ run from compute capability 7.5 or 8.0 on)", None, when(r"capability|Blackwell|Hopper|_scaled_mm|GPU|platform|SM", lacks=NOT_CUDA)),),
+                cures=(
+                    _OTHER_GPU,
+                    cure("if --quantization is set, leave it out: vLLM then takes the kernel that this GPU runs (AWQ and GPTQ have others than Marlin's)", None, when(r"(?:awq|gptq)_marlin|(?:AWQ|GPTQ).?Marlin")),
+                    cure("take a version of the model in a format that this GPU computes (AWQ or GPTQ run from compute capability 7.5 or 8.0 on)", None, when(r"(?s)^(?!.{0,600}(?i:awq|gptq|wna16|_scaled_mm|capability:? 7[0-2]\b)).{0,600}(?:capability|Blackwell|Hopper|GPU|platform|SM)", lacks=NOT_CUDA)),
+                    cure("take a version of the model that is not in FP8; check the GPU's compute capability first", "nvidia-smi --query-gpu=name,compute_cap --format=csv", when(r"_scaled_mm")),
+                    cure("compare the GPU with vLLM's table of quantization support; weights in 16 bits run on all of its GPUs", None, when(r"(?is)^.{0,600}(?:awq|gptq|wna16|capability:? 7[0-2]\b)")),
+                ),
+            ),
+            Variant(
+                when=when(r"No compressed-tensors compatible scheme"),
+                sentence="this vLLM does not know the combination of formats for weights and activations that the checkpoint's config names",
+                why="The checkpoint may be made with a later llm-compressor than this vLLM, or its config may be damaged.",
+                cures=(cure("read the scheme", "grep -A40 quantization_config config.json"), cure("check which vLLM release the model's page asks for, or take another quantization of the model")),
             ),
             Variant(
                 when=when(r"KeyError: '|qweight|qzeros|g_idx|weight_scale"),
@@ -136,16 +185,43 @@ FAILURES = (
             Variant(
                 when=when(r"Bfloat16 is only supported|bf(?:loat)?16.{0,80}(?:compute capability|only supported)"),
                 sentence="this GPU does not compute bfloat16, which needs compute capability 8.0 (Ampere)",
-                cures=(_OTHER_GPU, cure("serve in half precision", "--dtype half", when(r"Bfloat16 is only supported|bf(?:loat)?16")),),
+                cures=(_OTHER_GPU, cure("serve in half precision", "--dtype half", when(r"Bfloat16 is only supported|bf(?:loat)?16", lacks=_NO_HALF)), cure("this model does not compute in float16: serve it in float32, which needs twice the memory", "--dtype float32", when(r"Bfloat16 is only supported|bf(?:loat)?16", seen=_NO_HALF))),
             ),
             Variant(
-                when=when(r"fp8e4nv|Float8|fp8|FP8"),
+                when=when(r"not implemented for 'Float8|^[^\n]{0,300}(?:same dtype|expected scalar type|Input type)[^\n]{0,80}Float8"),
+                sentence="an operation of PyTorch got FP8 numbers, and does not take them as they are",
+                why="No GPU and no --dtype changes it: this code took weights (or a KV cache) in FP8 for numbers that it can compute with.",
+                cures=(
+                    cure("check that config.json has the quantization_config of these weights: without it vLLM does not convert them", "grep -A8 quantization_config config.json"),
+                    cure("if it has, search vLLM's issues for the operation and the model, or serve the version in 16 bits"),
+                ),
+            ),
+            Variant(
+                when=when(r"fp16 and bf16"),
+                sentence="FlashAttention computes in float16 and bfloat16 only, and got another type",
+                why="Most often the model, or a part of it such as a vision encoder, runs in float32 (--dtype float32, or torch_dtype in config.json).",
+                cures=(cure("check the type: the line of the engine's settings has dtype=", "grep -i dtype config.json"), cure("serve in 16 bits", "--dtype bfloat16", when(seen=r"dtype[=: ]{1,2}(?:torch\.)?float32|--dtype float32"))),
+            ),
+            Variant(
+                when=when(r"\w_cpu_?\" not implemented for '(?:Half|BFloat16)'"),
+                sentence="this PyTorch has no such operation for this type on the CPU",
+                why="The operation ran on the CPU: this is a CPU build of vLLM, or a part of the model was left on the CPU.",
+                cures=(cure("on a CPU, serve in a type that it computes", "--dtype bfloat16", when(r"'Half'", seen=r"(?i)device_config=cpu|detected platform cpu|cpu_worker|cpu_executor")), cure("if a GPU should compute, check that PyTorch sees it", "python -c 'import torch; print(torch.__version__, torch.cuda.is_available())'", when(lacks=r"(?i)device_config=cpu|detected platform cpu|cpu_worker|cpu_executor"))),
+            ),
+            Variant(
+                when=when(r"compute capability below|^(?![^\n]*(?i:bfloat16|fp8))[^\n]*GPUs with compute capability of at least"),
+                sentence="this GPU is older than the software supports; the message names the compute capability that it asks for",
+                why="--dtype does not change it.",
+                cures=(cure("see which GPU it is", "nvidia-smi --query-gpu=name,compute_cap --format=csv"), _OTHER_GPU, cure("use a newer GPU, or an engine that supports this one, such as llama.cpp")),
+            ),
+            Variant(
+                when=when(r"fp8e4nv|^[^\n]*(?:Float8|fp8|FP8)"),
                 sentence="this GPU, or the attention backend, does not compute FP8 (E4M3), which needs compute capability 8.9",
                 why="--dtype does not change it: FP8 comes from the weights or from --kv-cache-dtype.",
                 cures=(
-                    cure("keep the KV cache in the model's own type", "--kv-cache-dtype auto", when(seen=r"kv.?cache|KV cache|kv_cache_dtype")),
+                    cure("keep the KV cache in the model's own type", "--kv-cache-dtype auto", when(seen=rf"(?i){_FP8_CACHE}|(?:fp8|data type).{{0,60}}kv.?cache")),
                     cure("the KV cache of this log is not in FP8: search vLLM's issues for the function that casts to it (weights, speculative decoding) and this GPU", None, when(facts=("kv_cache_dtype",), lacks=r"kv_cache_dtype\W{1,4}(?:auto|fp8)|dtype[= ]fp8")),
-                    cure("take a version of the model that is not in FP8 (AWQ, GPTQ, or 16 bits)", None, when(r"fp8e4nv|Float8|fp8|FP8", lacks=r"kv.?cache|KV cache")),
+                    cure("take a version of the model that is not in FP8 (AWQ, GPTQ, or 16 bits)", None, when(r"fp8e4nv", lacks=rf"(?i){_FP8_CACHE}|kv_cache_dtype\W{{1,4}}(?!auto)")),
                 ),
             ),
             Variant(
@@ -159,7 +235,7 @@ FAILURES = (
             Variant(
                 when=when(r"."), sentence="two data types do not fit each other, or one is not supported here",
                 why="Which one is in the message: weights, activations, KV cache or an adapter.",
-                cures=(cure("leave --dtype and --kv-cache-dtype out, if they are set", None, when(r"dtype|data type|scalar type|implemented for")),),
+                cures=(cure("leave --dtype and --kv-cache-dtype out, if they are set", None, when(r"dtype|data type|scalar type|implemented for")), cure("if that does not help, search vLLM's issues for the message, the innermost function of the traceback, and the model")),
             ),
         ),
     ),
@@ -171,16 +247,25 @@ FAILURES = (
         cures=(
             cure("if --attention-backend or VLLM_ATTENTION_BACKEND is set, leave it out: vLLM chooses", "unset VLLM_ATTENTION_BACKEND", when(r"[Ss]elected|[Uu]nknown|[Ii]nvalid|removed|not valid|is not available", lacks=r"No valid")),
             cure("choose the one that the message names", "--attention-backend FLASHINFER", when(r"Please use Flashinfer")),
-            cure("leave --kv-cache-dtype out, or choose another type (the model or the draft model may set it)", None, when(r"Reasons: .{0,800}\bkv_cache_dtype not supported")),
+            cure("leave --kv-cache-dtype out, or choose another type (the model or the draft model may set it)", None, when(r"Reasons?: .{0,1500}\[['\"]?kv_cache_dtype not supported['\"]?\]|[Ff][Pp]8 kv.?cache")),
+            cure("serve with FlexAttention, as the message advises (later releases have --attention-backend for it): it takes any head size", None, when(r"FLEX_ATTENTION to use")),
+            cure("serve with Triton's attention, which takes sinks on older GPUs", "--attention-backend TRITON_ATTN   (in 0.10: VLLM_ATTENTION_BACKEND=TRITON_ATTN_VLLM_V1)", when(r"[Ss]inks are only supported")),
+            cure("see which part chose FlashAttention: the model's layers, a vision encoder, or code of the model itself (the traceback shows it)", None, when(r"only supports? Ampere|FA[23] is not supported|head dimension at most")),
+            cure("if it is the model's layers, serve with another attention backend", "--attention-backend TRITON_ATTN", when(r"only supports? Ampere|FA[23] is not supported|head dimension at most|does not support (?:headdim|tanh)")),
+            cure("check which FlashInfer is installed; if no flag or variable chose it, install the one that this vLLM requires", "python -m pip list | grep -i -E 'vllm|flashinfer'; env | grep -i -E 'flashinfer|attention_backend'", when(r"(?i)flashinfer.{0,80}(?:not installed|not available|nstall the package)")),
+            cure("this build has no FlashMLA, or the GPU is not of a generation that it was compiled for: check the GPU, and use an official image of vLLM if the build is your own", "nvidia-smi --query-gpu=name,compute_cap --format=csv; python -m pip show vllm", when(r"_flashmla_C is not available")),
+            cure("check that xFormers was built for the installed PyTorch", "python -m xformers.info", when(r"xFormers wasn't build")),
+            cure("serve with another attention backend to compare", "--attention-backend FLASH_ATTN   (or TRITON_ATTN)", when(r"Batch(?:Prefill|Decode)With\w+ failed")),
+            cure("the model's sparse attention has kernels for some GPUs only (in most releases Hopper and data-center Blackwell): check the model's recipe", "nvidia-smi --query-gpu=name,compute_cap --format=csv", when(r"use_sparse=True.{0,1500}compute capability not supported|Sparse Attention \w{1,20} Kernel is only supported")),
             cure("compare head size, data type and GPU with vLLM's table of attention backends"),
         ),
         deterministic=True,
         variants=(
             Variant(
-                when=when(r"[Uu]nknown attention backend"),
+                when=when(r"(?:[Uu]nknown|[Ii]nvalid) attention backend"),
                 sentence="this vLLM does not have the attention backend that was named",
                 why="Each release has its own list, which the message prints. The backends of other hardware come with a plugin (vllm-ascend and others), which must be of a version that goes with this vLLM.",
-                cures=(cure("if you set --attention-backend or VLLM_ATTENTION_BACKEND, use a name of the list, or leave it out", None, when(r"nknown attention backend")), cure("if a plugin set it, check that its version goes with this vLLM", "python -m pip list | grep -i vllm")),
+                cures=(cure("if you set --attention-backend or VLLM_ATTENTION_BACKEND, use a name of the list, or leave it out", None, when(r"(?:nknown|nvalid) attention backend")), cure("if a plugin set it, check that its version goes with this vLLM", "python -m pip list | grep -i vllm")),
             ),
         ),
     ),
@@ -192,18 +277,19 @@ FAILURES = (
         deterministic=True,
         variants=(
             Variant(
-                when=when(r"Triton Error.{0,40}device kernel image is invalid"),
+                when=when(r"Triton Error.{0,80}(?:device kernel image is invalid|no kernel image)"),
                 sentence="the GPU's driver could not load a kernel that Triton compiled here",
-                why="Either the driver is older than the CUDA of Triton's compiler (ptxas), or a file of its cache is damaged. PyTorch's own kernels may work.", deterministic=None,
+                why="Either the driver is older than Triton's compiler needs (its ptxas is of a CUDA release), or a file of its cache is damaged or was compiled for another GPU. PyTorch's own kernels may work.", deterministic=None,
                 cures=(
-                    cure("compare the driver's CUDA with that of PyTorch and of ptxas", "nvidia-smi; python -c 'import torch, triton; print(torch.version.cuda, triton.__version__)'; echo $TRITON_PTXAS_PATH"),
-                    cure("if the driver is older, renew it, or use an image for its CUDA; else delete the cache, which Triton fills again", "rm -rf ~/.triton/cache", when(r"Triton Error")),
+                    cure("compare the driver's CUDA with that of PyTorch and of ptxas", "nvidia-smi; python -c 'import torch, triton; print(torch.version.cuda, triton.__version__)'; echo $TRITON_PTXAS_PATH", when(lacks=r"Triton Error \[HIP\]")),
+                    cure("compare the GPU's gfx with an override and with PyTorch's ROCm", "rocminfo | grep -i gfx; env | grep HSA_OVERRIDE; python -c 'import torch, triton; print(torch.version.hip, triton.__version__)'", when(r"Triton Error \[HIP\]")),
+                    cure("if the driver is older, renew it, or use an image for its CUDA or ROCm; else delete the cache, which Triton fills again", "rm -rf ~/.triton/cache", when(r"Triton Error")),
                 ),
             ),
             Variant(
                 when=when(r"NVRM: API mismatch"), sentence="the driver's kernel module and its libraries are of two versions",
                 why="The driver was updated, and the old kernel module is still loaded. No CUDA program starts until both are the same.",
-                cures=(cure("restart this host, or load the nvidia modules again", None, when(r"API mismatch")), cure("see the loaded module's version", "cat /proc/driver/nvidia/version")),
+                cures=(cure("see the loaded module's version, and that of the libraries", "cat /proc/driver/nvidia/version; ldconfig -p | grep libcuda"), cure("restart this host, or load the nvidia modules again", None, when(r"API mismatch"))),
             ),
             Variant(
                 when=when(r"^[^\n]*UnspecifiedPlatform"), sentence="no device was found that vLLM can use, so it cannot serve here",
@@ -235,15 +321,36 @@ FAILURES = (
                 cures=(cure("take a build of this library for this GPU, or build it here with the GPU's architecture", "TORCH_CUDA_ARCH_LIST=X.Y pip install --no-binary LIBRARY LIBRARY", when(r"kernel image|device function")), cure("see the GPU's architecture, and those of PyTorch", "python -c 'import torch; print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'")),
             ),
             Variant(
+                when=when(r"(?<!NVIDIA )device kernel image is invalid|hipErrorInvalidImage", lacks=r"no kernel image|not compatible with the current PyTorch"),
+                sentence="the GPU's driver could not load a compiled kernel",
+                why="Either the driver is older than the CUDA (or ROCm) that the kernel was compiled with, or a file of a cache of compiled kernels is damaged, or the build has no code for this GPU.",
+                cures=(
+                    cure("compare the driver's CUDA with PyTorch's, and the GPU with the build's list", "nvidia-smi; python -c 'import torch; print(torch.version.cuda, torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'"),
+                    cure("if the driver is older, renew it or use an image for its CUDA; if the GPU is not in the list, use a build that has it", None, when(r"kernel image|InvalidImage")),
+                    cure("if both fit, delete the caches of compiled kernels, which vLLM and the libraries fill again", "rm -rf ~/.triton/cache ~/.cache/flashinfer ~/.nv/ComputeCache", when(r"kernel image|InvalidImage")),
+                ),
+            ),
+            Variant(
                 when=when(r"no kernel image|not compatible with the current PyTorch|device kernel image is invalid|NO_BINARY|invalid device function|NoBinaryForGpu|No compatible code objects|INVALID_ISA|InvalidImage|HIP error: no kernel"),
                 sentence="the installed build of PyTorch or vLLM has no code for this GPU",
-                cures=(cure("see which GPUs PyTorch was built for", "python -c 'import torch; print(torch.version.cuda, torch.cuda.get_arch_list())'"), cure("take wheels or an image that name this GPU's architecture")),
+                why="The GPU is either newer than the build, or older than those that it still supports.",
+                cures=(cure("compare the GPU with those that PyTorch was built for", "python -c 'import torch; print(torch.version.cuda or torch.version.hip, torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'"), cure("if it is in the list, a library such as FlashInfer or vLLM's own extension lacks it: read the traceback's innermost frames"), cure("check an override of the GPU's architecture", "rocminfo | grep -i gfx; env | grep HSA_OVERRIDE", when(r"HIP|hip|gfx|code objects|INVALID_ISA")), cure("take wheels or an image that name this GPU's architecture")),
             ),
             Variant(
                 when=when(r"[Ee]rror 803|unsupported display driver|SYSTEM_DRIVER_MISMATCH"),
                 sentence="the CUDA driver library that is loaded (libcuda) does not belong to the host's kernel driver",
                 why="CUDA's error 803 is a mismatch within the driver: the compatibility libraries of an image, or a driver update without a reboot, hide the libcuda of this driver. The driver may be new enough.",
                 cures=(cure("compare the loaded library with the kernel's driver", "ldconfig -p | grep libcuda; cat /proc/driver/nvidia/version"), cure("if it is in a cuda-compat folder, take that folder out of LD_LIBRARY_PATH and of ld.so.conf.d", None, when(r"803|display driver|DRIVER_MISMATCH"))),
+            ),
+            Variant(
+                when=when(r"[Ee]rror 804|orward compatibility was attempted"),
+                sentence="CUDA's compatibility library (cuda-compat) is loaded, and this GPU or driver does not take it",
+                why="The driver is older than the image's CUDA. The library bridges that on data-center GPUs only; without it, a driver of the same major CUDA version is most often enough.",
+                cures=(
+                    cure("see the driver's CUDA, and which libcuda is loaded", "nvidia-smi; ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH"),
+                    cure("if it is in a compat folder and the driver's major CUDA version is the image's, take that folder out of LD_LIBRARY_PATH and of ld.so.conf.d", None, when(r"804|orward compat")),
+                    cure("else renew the driver, or take wheels (an image) for a CUDA that it takes", None, when(r"804|orward compat")),
+                ),
             ),
             Variant(
                 when=when(r"driver version is insufficient|driver on your system is too old|forward compat|unsupported toolchain|please update your driver|unsatisfied condition|[Ee]rror 804|older than what this build"),
@@ -286,14 +393,45 @@ FAILURES = (
                 cures=(cure("check that the host itself sees its GPUs", "nvidia-smi; nvidia-ctk --version"), cure("install nvidia-container-toolkit, and configure Docker for it", "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker", when(r"device driver"))),
             ),
             Variant(
-                when=when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|no CUDA-capable|NVML|nvml|libcuda\.so|select device driver|no GPUs found|infer device type|HIP GPUs|hipErrorNoDevice|not compiled with CUDA|Driver Not Loaded|set to empty string|accelerator device when none|platform is not available"),
+                when=when(r"nvidia-container-cli: device error"),
+                sentence="the container asks for a GPU that the host does not have",
+                why="The line has its number or UUID. The container was not started, so vLLM did not run.", deterministic=False,
+                cures=(cure("compare it with the host's GPUs", "nvidia-smi -L"), cure("name a GPU of that list in --gpus, NVIDIA_VISIBLE_DEVICES or the compose file", None, when(r"device error"))),
+            ),
+            Variant(
+                when=when(r"nvidia-container-cli: .{0,80}(?:load library failed|nvml error|not loaded|initialization error)"),
+                sentence="NVIDIA's container toolkit could not reach the host's driver",
+                why="The driver is not installed or not loaded on the host, or Docker runs where it cannot see it (Docker Desktop, snap, a virtual machine). The container was not started, so vLLM did not run.", deterministic=False,
+                cures=(cure("check the driver on the host itself", "nvidia-smi; lsmod | grep nvidia"), cure("if it works there, check which Docker runs", "docker context ls; docker info | grep -i -E 'operating system|runtimes'"), cure("else install or load the host's driver first", None, when(r"container-cli"))),
+            ),
+            Variant(
+                when=when(r"Failed to initialize NVML: Unknown Error"),
+                sentence="the driver's library is there, and may not use the GPU",
+                why="In a container that worked before, most often a reload of the host's systemd has taken its devices away, and the GPU itself works.", deterministic=False,
+                cures=(cure("compare the host with the container", "nvidia-smi; docker exec CONTAINER sh -c 'nvidia-smi; ls -l /dev/nvidia*'"), cure("if it works on the host only, start the container again, with its devices named so that a reload leaves them", "docker run --gpus all --device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm …", when(r"NVML"))),
+            ),
+            Variant(
+                when=when(r"not compiled with CUDA"),
+                sentence="the installed PyTorch is a build without CUDA",
+                why="It cannot use an NVIDIA GPU, whatever the driver is. Most often another package's install has replaced PyTorch, or this is the build for the CPU or a Mac.",
+                cures=(cure("see which build it is", "python -c 'import torch; print(torch.__version__, torch.version.cuda, torch.version.hip)'"), cure("on a machine with an NVIDIA GPU, install vLLM with its PyTorch into a fresh environment", "uv venv && uv pip install vllm --torch-backend=auto", when(r"not compiled with CUDA", lacks=NOT_CUDA))),
+            ),
+            Variant(
+                when=when(r"detected CUDA version"),
+                sentence="an extension is compiled here, and the CUDA toolkit (nvcc) is of another version than PyTorch's CUDA",
+                why="The driver and the GPU are not the point: the toolkit is the one that CUDA_HOME or PATH names.",
+                cures=(cure("compare both", "which -a nvcc; nvcc --version; echo $CUDA_HOME; python -c 'import torch; print(torch.version.cuda)'"), cure("name a toolkit of PyTorch's CUDA, or install a wheel of the extension that is built already", "export CUDA_HOME=/usr/local/cuda-X.Y", when(r"detected CUDA"))),
+            ),
+            Variant(
+                when=when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|no CUDA-capable|NVML|nvml|libcuda\.so|select device driver|no GPUs found|infer device type|HIP GPUs|hipErrorNoDevice|Driver Not Loaded|set to empty string|accelerator device when none|you might not have a CUDA|platform is not available"),
                 sentence="this process sees no GPU, or no driver",
                 deterministic=False,
                 cures=(
                     cure("see driver and GPU as this process does", "nvidia-smi; echo $CUDA_VISIBLE_DEVICES"),
                     cure("in a container, pass the GPUs through (NVIDIA's container toolkit must be installed)", "docker run --gpus all …", when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|select device driver|libcuda|NVML|nvml|device type|CUDA platform")),
+                    cure("if Ray started this process, check that its actor was given a GPU (num_gpus)", "ray status", when(r"No CUDA GPUs", seen=r"RayWorker|RayDistributed|\bray::|\(raylet\)")),
                     cure("in Kubernetes, check that the pod requests a GPU and that the driver's libraries are in LD_LIBRARY_PATH", "kubectl describe pod POD | grep -i -A3 limits; find / -name 'libnvidia-ml.so*'", when(r"NVML|nvml|libcuda")),
-                    cure("install the build of PyTorch that has CUDA", "python -c 'import torch; print(torch.__version__, torch.version.cuda)'", when(r"not compiled with CUDA|device type", lacks=r"CUDA initialization: Found no|NVML|nvml")),
+                    cure("install the build of PyTorch that has CUDA", "python -c 'import torch; print(torch.__version__, torch.version.cuda)'", when(r"device type", lacks=r"CUDA initialization: Found no|NVML|nvml")),
                 ),
             ),
             Variant(
@@ -303,10 +441,22 @@ FAILURES = (
                 deterministic=False,
             ),
             Variant(
-                when=when(r"CUDA unknown error|are busy|initialization error|cudaGetDeviceCount\(\) returned"), sentence="CUDA could not be initialized",
+                when=when(r"CUDA unknown error|are busy|initialization error|cudaGetDeviceCount\(\)(?: returned|\.)"), sentence="CUDA could not be initialized",
                 why="A driver that was just renewed, a GPU that another process holds alone, or a process that forked after CUDA was used, are the usual causes.",
-                cures=(cure("see driver and GPU as this process does", "nvidia-smi"),),
+                cures=(
+                    cure("see driver and GPU as this process does", "nvidia-smi"),
+                    cure("check whether the GPU is in exclusive mode, and which process has it", "nvidia-smi -q -d COMPUTE; nvidia-smi --query-compute-apps=pid,name --format=csv", when(r"are busy")),
+                    cure("if a script used CUDA before vLLM started its workers, start them as new processes", "VLLM_WORKER_MULTIPROC_METHOD=spawn", when(r"CUDA error: initialization error")),
+                    cure("if nvidia-smi works, check /dev/nvidia-uvm and the kernel's log: after a suspend or an update the module must be loaded again", "ls -l /dev/nvidia-uvm; dmesg -T | grep -i -E 'nvrm|uvm'", when(r"CUDA unknown error")),
+                ),
                 deterministic=False,
+            ),
+            Variant(
+                when=when(r"HSA_STATUS_ERROR_OUT_OF_RESOURCES.{0,300}[Ff]ree mem"),
+                sentence="the AMD GPU's runtime ran out of a resource, most often of GPU memory",
+                why="The line has the memory that was free.",
+                cures=(cure("check who holds memory on this GPU", "rocm-smi --showmeminfo vram --showpids"), cure("if the free memory in the line is near zero, leave more of it to the runtime: lower --gpu-memory-utilization by 0.05", None, when(r"OUT_OF_RESOURCES"))),
+                deterministic=None,
             ),
             Variant(
                 when=when(r"HSA_STATUS_ERROR_OUT_OF_RESOURCES"), sentence="the HSA runtime could not set up this AMD GPU",
