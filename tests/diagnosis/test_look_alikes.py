@@ -6,6 +6,26 @@ from tests.diagnosis.look_alikes import CORE, IN_ANSWER, LOOK_ALIKES, REFUSED, S
 from tests.diagnosis.whole_log import diagnose
 
 CASES = LOOK_ALIKES | {
+    "a device of this host": (
+        "misc/ibvwrap.cc:94 NCCL WARN Call to ibv_open_device failed",
+        "nccl_init_failure", "RDMA device of this host", "two hosts",
+    ),
+    "two ranks on one GPU": (
+        "torch.distributed.DistBackendError: NCCL error in: /x.cpp:317, internal error\nncclInternalError: Internal check failed.\nLast error:\nDuplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000",
+        "nccl_init_failure", "two ranks use the same GPU", "NCCL_DEBUG",
+    ),
+    "a rank that only reports another's end": (
+        "RuntimeError: NCCL error: remote process exited or there was a network error",
+        "nccl_init_failure", "first error of the other ranks", "could not set up",
+    ),
+    "an engine of several hosts without work": (
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete",
+        "nccl_timeout", "nothing to send", "xid",
+    ),
+    "a placement group that was not provided": (
+        "RuntimeError: Cannot provide a placement group of placement_group_specs=[{'GPU': 1.0}] within 1800 seconds.",
+        "ray_failure", "waits for resources", "worker process died",
+    ),
     "a name of the Hub is no folder": (
         "  Value error, Invalid repository ID or local directory specified: 'acme/tiny-model'.",
         "hf_not_found_or_offline", "exists and has config.json", "ls -l",
