@@ -6,6 +6,22 @@ from tests.diagnosis.look_alikes import CORE, IN_ANSWER, LOOK_ALIKES, REFUSED, S
 from tests.diagnosis.whole_log import diagnose
 
 CASES = LOOK_ALIKES | {
+    "an index that the kernel itself names": (
+        '/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:111: operator(): block: [0,0,0], thread: [0,0,0] Assertion `-sizes[i] <= index && index < sizes[i] && "index out of bounds"` failed.\nRuntimeError: CUDA error: device-side assert triggered',
+        "xid_or_gpu_lost", "an index that is out of range", "xid|nvrm",
+    ),
+    "an assertion of a kernel is no broken GPU": (
+        "RuntimeError: CUDA error: device-side assert triggered",
+        "xid_or_gpu_lost", "does not mean that the GPU is broken", "xid|nvrm",
+    ),
+    "a kernel's fault on an AMD GPU": (
+        "torch.AcceleratorError: HIP error: an illegal memory access was encountered",
+        "xid_or_gpu_lost", "HIP_LAUNCH_BLOCKING=1", "CUDA",
+    ),
+    "a row that was remapped": (
+        "NVRM: Xid (PCI:0000:3b:00): 63, pid='<unknown>', name=<unknown>, Row Remapper: New row marked for remapping, reset gpu to activate.",
+        "xid_or_gpu_lost", "no failure by itself", "context is lost",
+    ),
     "a device of this host": (
         "misc/ibvwrap.cc:94 NCCL WARN Call to ibv_open_device failed",
         "nccl_init_failure", "RDMA device of this host", "two hosts",
@@ -25,6 +41,22 @@ CASES = LOOK_ALIKES | {
     "a placement group that was not provided": (
         "RuntimeError: Cannot provide a placement group of placement_group_specs=[{'GPU': 1.0}] within 1800 seconds.",
         "ray_failure", "waits for resources", "worker process died",
+    ),
+    "a container that ended with a signal": (
+        "    Last State:     Terminated\n      Reason:       Error\n      Exit Code:    139",
+        "engine_dead", "segmentation fault", "killed process",
+    ),
+    "an exit with an error is no kill": (
+        "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore_DP0': 1}",
+        "engine_dead", "the first traceback", "killed process",
+    ),
+    "a schema that the backend does not take": (
+        "ValueError: The provided JSON schema contains features not supported by xgrammar.",
+        "grammar_failed", "let the server choose the backend", "ends the engine",
+    ),
+    "the test input of a start": (
+        '(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9]   File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in profile_run\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] ValueError: The decoder prompt (length 40000) is longer than the maximum model length of 32768.',
+        "context_length_exceeded", "No request is at fault", "lives on",
     ),
     "a name of the Hub is no folder": (
         "  Value error, Invalid repository ID or local directory specified: 'acme/tiny-model'.",
