@@ -58,6 +58,10 @@ CASES = LOOK_ALIKES | {
         '(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9]   File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in profile_run\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] ValueError: The decoder prompt (length 40000) is longer than the maximum model length of 32768.',
         "context_length_exceeded", "No request is at fault", "lives on",
     ),
+    "a call that is no advice": (
+        "ERROR 07-01 11:00:00 [core.py:400] Exception: Call to collective_rpc method failed: no reason",
+        "unknown", "No rule knows", "advises",
+    ),
     "a name of the Hub is no folder": (
         "  Value error, Invalid repository ID or local directory specified: 'acme/tiny-model'.",
         "hf_not_found_or_offline", "exists and has config.json", "ls -l",
