@@ -26,6 +26,18 @@ CASES = LOOK_ALIKES | {
         "misc/ibvwrap.cc:94 NCCL WARN Call to ibv_open_device failed",
         "nccl_init_failure", "RDMA device of this host", "two hosts",
     ),
+    "NVLink SHARP that is not there": (
+        "h:1:2 [7] transport/nvls.cc:157 NCCL WARN Cuda failure 1 'invalid argument'\nRuntimeError: NCCL error: unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+        "nccl_init_failure", "NCCL_NVLS_ENABLE=0", "could not set up (or lost)",
+    ),
+    "a kernel's fault that NCCL reports": (
+        "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 700 'an illegal memory access was encountered'",
+        "nccl_init_failure", "CUDA_LAUNCH_BLOCKING=1", "could not set up (or lost)",
+    ),
+    "a switch is no GPU": (
+        "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20009, Non-fatal, Link 26 RX Short Error Rate",
+        "xid_or_gpu_lost", "a link between GPUs", "context is lost",
+    ),
     "two ranks on one GPU": (
         "torch.distributed.DistBackendError: NCCL error in: /x.cpp:317, internal error\nncclInternalError: Internal check failed.\nLast error:\nDuplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000",
         "nccl_init_failure", "two ranks use the same GPU", "NCCL_DEBUG",

@@ -275,8 +275,17 @@ FAILURES = (
                 cures=(cure("check whether the GPU is virtual; if so, enable unified memory for it on the host, or pass the whole GPU through", "nvidia-smi -q | grep -i -A2 virtualization"), cure("check whether one GPU alone works", "--tensor-parallel-size 1", when(r"operation not supported"))),
             ),
             Variant(
-                when=when(r"Duplicate GPU detected"),
-                sentence="two ranks use the same GPU, and NCCL needs one for each rank",
+                when=when(r"Cuda failure (?:\d+ )?'(?:an illegal memory access|an illegal instruction|unspecified launch|device-side assert|misaligned|uncorrectable)"), sentence="a kernel on the GPU failed before, and NCCL's call only reports it",
+                why="Neither the network nor NCCL's settings are at fault.",
+                cures=(cure("see whether a GPU reported an error", "dmesg -T | grep -i -E 'xid|nvrm'"), cure("find the kernel that failed first", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"Cuda failure"))),
+            ),
+            Variant(
+                when=when(seen=r"\bnvls\.cc:\d+ NCCL WARN"), sentence="NCCL could not set up NVLink SHARP (NVLS), by which NVSwitch adds data of several GPUs",
+                why="It needs NVSwitch with a running fabric manager, and containers and virtual machines may hide it. NCCL works without it.",
+                cures=(cure("see the fabric's state", "nvidia-smi -q | grep -A3 Fabric; systemctl status nvidia-fabricmanager"), cure("do without it", "NCCL_NVLS_ENABLE=0", when(seen=r"nvls"))),
+            ),
+            Variant(
+                when=when(r"Duplicate GPU detected"), sentence="two ranks use the same GPU, and NCCL needs one for each rank",
                 why="Either the list of visible GPUs names one twice, or the program that starts the ranks gives them the same number.",
                 cures=(cure("see which GPUs each process gets, and how many there are", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES"), cure("give each rank a GPU of its own", None, when(r"Duplicate GPU"))),
             ),

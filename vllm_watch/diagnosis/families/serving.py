@@ -125,7 +125,7 @@ FAILURES = (
             cure("see the driver's own report and its number", "dmesg -T | grep -i -E 'xid|nvrm'", when(r"\A(?![\s\S]{0,400}NVRM: )", lacks=rf"{_AMD}|Memory access fault by GPU|Memory critical error")),
             cure("most often that is hardware (the GPU, its power, its slot): drain the host, reset the GPU or reboot, and replace it if it comes again", "nvidia-smi -q -d ECC,PAGE_RETIREMENT", when(r"Xid.{0,40}: (?:48|64|79|95)\b|fallen off the bus|device handle for|GPU is lost|[Uu]ncorrectable ECC|GPU_IS_LOST|CUDA_ERROR_ECC|cudaErrorECC")),
             cure("reset the GPU once nothing runs on it; where that fails, reboot the host", "nvidia-smi --gpu-reset -i N", when(r"Xid.{0,40}: (?:62|94|109|119|120|154)\b")),
-            cure("see the links' errors, and the switches'", "nvidia-smi nvlink -e", when(r"SXid|Xid.{0,40}: (?:74|14[4-9]|150)\b|previous Xid (?:74|14[4-9]|150)\b")),
+            cure("see the links' errors, and the switches'", "nvidia-smi nvlink -e", when(r"previous Xid (?:74|14[4-9]|150)\b")),
             cure("without an Xid, or with Xid 13, 31, 43 or 45, it is usually a bug in a kernel; find which", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(_KERNEL, lacks=r"Xid")),
             cure("search vLLM's issues for the model, the release and the function in the traceback", None, when(_KERNEL)),
             cure("find the kernel: it is in the traceback of a start with this", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"Xid.{0,40}: (?:13|31|43)\b")),
@@ -154,6 +154,11 @@ FAILURES = (
                 when=when(r"Xid.{0,40}: 63\b"), sentence="the GPU has replaced a damaged row of its memory with a spare one; this line is no failure by itself",
                 why="The running processes go on. The replacement takes effect at the next reset of the GPU; if an error ended a process, another Xid (48, 94 or 95) stands beside it.",
                 cures=(cure("see whether a row is pending or failed", "nvidia-smi -q -d ROW_REMAPPER,ECC"), cure("if one is pending, reset the GPU when nothing runs on it", "nvidia-smi --gpu-reset -i N", when(r": 63\b"))),
+            ),
+            Variant(
+                when=when(r"SXid|Xid.{0,40}: (?:74|14[4-9]|150)\b"), sentence="a link between GPUs (NVLink, NVSwitch) reported an error",
+                why="A program that uses the link may fail or hang; other programs go on.",
+                cures=(cure("see the links' errors, and their state", "nvidia-smi nvlink -e; nvidia-smi nvlink -s"), cure("see the state of the fabric", "nvidia-smi -q | grep -A3 Fabric; systemctl status nvidia-fabricmanager"), cure("if the counters of one link go on rising, drain the host, and have the link's hardware checked", None, when(r"Xid"))),
             ),
             Variant(
                 when=when(r"device-side assert triggered"),

@@ -300,12 +300,22 @@ MEANINGS = (
         cures=(cure("see which GPUs can", "nvidia-smi topo -p2p r; nvidia-smi topo -m"), cure("do without it", "NCCL_P2P_DISABLE=1 vllm serve … --disable-custom-all-reduce", when(r"peer"))),
     ),
     Variant(
+        when=when(r"Out of range float values are not JSON compliant"), sentence="an answer had a value that is no number or infinite, and JSON has no text for such values",
+        why="Embeddings or log probabilities of this request had it. If only log probabilities are asked for, a token of probability 0 is enough; NaN in embeddings shows an overflow (float16) or a bug. Only this request failed.",
+        cures=(cure("send the request without logprobs, or ask for fewer of them, to compare", None, when(r"JSON")), cure("for embeddings, serve with the type that the model's config names", "grep dtype /path/to/model/config.json"), cure("search vLLM's issues for this message and the model")),
+    ),
+    Variant(
+        when=when(r"Expected all tensors to be on the same device"), sentence="a step mixed tensors of two devices (two GPUs, or a GPU and the CPU)",
+        why="The code of the model or of a library made one of them on the wrong device: a bug for this model and these settings, not a lack of GPUs.",
+        cures=(cure("search vLLM's issues for the model and the innermost function of the traceback"), cure("start once without the setting that this code belongs to (LoRA, offload, speculative decoding), if one is set, to compare", None, when(r"same device"))),
+    ),
+    Variant(
         when=when(r"probability tensor contains either"), sentence="the model's output had values that are no numbers (NaN or infinity), so no token could be chosen",
         why="Overflow (float16 for a model made for bfloat16), damaged or wrongly quantized weights, or a kernel's bug make them. The GPU is not broken.",
         cures=(cure("check the type that the model's config names, and use it", "grep dtype /path/to/model/config.json"), cure("compare with another attention backend and without quantization of the KV cache, if one is set", None, when(r"probability tensor"))),
     ),
     Variant(
-        when=when(r"file_system_monitor|Object creation will fail if spilling"), sentence="the disk that holds Ray's session is nearly full",
+        when=when(r"file_system_monitor|Object creation will fail if spilling", serving=False), sentence="the disk that holds Ray's session is nearly full",
         why="Ray warns of it. It fails only if it must move objects to this disk, or cannot write its logs.",
         cures=(cure("see how full it is, and the size of old sessions", "df -h /tmp; du -sh /tmp/ray"), cure("if it is full, delete sessions of clusters that no longer run, or put the folder elsewhere", "ray start --temp-dir=/path …", when(r"space|spill"))),
     ),
