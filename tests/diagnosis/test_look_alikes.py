@@ -38,6 +38,10 @@ CASES = LOOK_ALIKES | {
         "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20009, Non-fatal, Link 26 RX Short Error Rate",
         "xid_or_gpu_lost", "a link between GPUs", "context is lost",
     ),
+    "an interface that is not on this host": (
+        "ncclInternalError: Internal check failed.\nLast error:\nBootstrap : no socket interface found",
+        "nccl_init_failure", "env | grep SOCKET_IFNAME", "py-spy",
+    ),
     "two ranks on one GPU": (
         "torch.distributed.DistBackendError: NCCL error in: /x.cpp:317, internal error\nncclInternalError: Internal check failed.\nLast error:\nDuplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000",
         "nccl_init_failure", "two ranks use the same GPU", "NCCL_DEBUG",

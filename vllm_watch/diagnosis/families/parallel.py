@@ -264,7 +264,7 @@ FAILURES = (
             _DEBUG,
             cure("in a container, give shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm|shared memory segment|Bus error|No space left")),
             cure("with several hosts, name the network interface that connects them, on each host as it is called there", "ip -br addr; export NCCL_SOCKET_IFNAME=NAME GLOO_SOCKET_IFNAME=NAME", when(r"socket|Socket|connectFullMesh|No route|refused|interface|clients joined|waiting for clients|timed out")),
-            cure("give each rank a GPU of its own", "echo $CUDA_VISIBLE_DEVICES", when(r"Duplicate GPU")),
+            cure("check the name that these variables have: without an interface of that name, NCCL finds none", "env | grep SOCKET_IFNAME; ip -br addr", when(r"[Nn]o socket interface")),
         ),
         deterministic=False,
         variants=(
