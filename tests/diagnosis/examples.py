@@ -84,6 +84,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "RuntimeError: ACL stream synchronize failed, error code:507035",  # vllm-ascend #2349
     ),
     "grammar_failed": (
+        "RuntimeError: [12:00:00] /workspace/cpp/json_schema_converter.cc:2389: Check failed: (schema.is<picojson::object>()) is false: Schema should be an object or bool",
         "RuntimeError: [20:33:13] /project/cpp/grammar_compiler.cc:305: Check failed: (schema.is<object>()) is false",
         "ERROR 02-09 10:00:00 [backend_xgrammar.py:148] Failed to advance FSM for request cmpl-1 for tokens 11. Please file an issue.",
     ),
@@ -448,6 +449,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "subprocess.CalledProcessError: Command '['which', 'nvcc']' returned non-zero exit status 1.",
     ),
     "xid_or_gpu_lost": (
+        "Unable to determine the device handle for GPU0: 0000:01:00.0: Unknown Error",
+        "HW Exception by GPU node-1 (Agent handle: 0x5598) reason :GPU Hang",
+        '/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:111: operator(): block: [0,0,0], thread: [0,0,0] Assertion `-sizes[i] <= index && index < sizes[i] && "index out of bounds"` failed.',
         "Index out of range: index value 151 exceeds bounds 129!",
         "Synapse detected a device critical error that requires a restart. Killing process in 5 seconds (hl: 2) 09:11:31 [No progress error]",
         "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1289: indexSelectLargeIndex: block: [7,0,0], thread: [3,0,0] Assertion `srcIndex < srcSelectDimSize` failed.",
@@ -468,6 +472,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`',
     ),
     "context_length_exceeded": (
+        "You passed 32769 input tokens and requested 1 output tokens. However, the model's context length is only 32768 tokens, resulting in a maximum input length of 32767 tokens.",  # vllm #33418
         "This model's maximum context length is 2048 tokens. However, you requested 2723 tokens (1699 in the messages, 1024 in the completion).",
         "WARNING 02-16 15:37:32 scheduler.py:947] Input prompt (2501 tokens) is too long and exceeds limit of 2048",
         "ValueError: the prompt has 9000 tokens, more than max_model_len=8192",
@@ -505,6 +510,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "(EngineCore_DP0 pid=3747544) WARNING 09-24 16:35:21 [nixl_connector.py:1048] Releasing expired KV blocks for request cmpl-3da205a6 which were retrieved by 0 decode worker(s) within 120 seconds.",
     ),
     "engine_dead": (
+        "TimeoutError: Timed out waiting for engines to send initial message on input socket.",
         "double free or corruption (!prev)",  # kserve #5056
         '(APIServer pid=1) INFO:     10.0.0.1:5555 - "GET /health HTTP/1.1" 503 Service Unavailable',  # vllm, api_server.py of 0.11
         "terminate called after throwing an instance of 'c10::AcceleratorError'",  # libstdc++

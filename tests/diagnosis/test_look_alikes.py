@@ -6,6 +6,78 @@ from tests.diagnosis.look_alikes import CORE, IN_ANSWER, LOOK_ALIKES, REFUSED, S
 from tests.diagnosis.whole_log import diagnose
 
 CASES = LOOK_ALIKES | {
+    "an index that the kernel itself names": (
+        '/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:111: operator(): block: [0,0,0], thread: [0,0,0] Assertion `-sizes[i] <= index && index < sizes[i] && "index out of bounds"` failed.\nRuntimeError: CUDA error: device-side assert triggered',
+        "xid_or_gpu_lost", "an index that is out of range", "xid|nvrm",
+    ),
+    "an assertion of a kernel is no broken GPU": (
+        "RuntimeError: CUDA error: device-side assert triggered",
+        "xid_or_gpu_lost", "does not mean that the GPU is broken", "xid|nvrm",
+    ),
+    "a kernel's fault on an AMD GPU": (
+        "torch.AcceleratorError: HIP error: an illegal memory access was encountered",
+        "xid_or_gpu_lost", "HIP_LAUNCH_BLOCKING=1", "CUDA",
+    ),
+    "a row that was remapped": (
+        "NVRM: Xid (PCI:0000:3b:00): 63, pid='<unknown>', name=<unknown>, Row Remapper: New row marked for remapping, reset gpu to activate.",
+        "xid_or_gpu_lost", "no failure by itself", "context is lost",
+    ),
+    "a device of this host": (
+        "misc/ibvwrap.cc:94 NCCL WARN Call to ibv_open_device failed",
+        "nccl_init_failure", "RDMA device of this host", "two hosts",
+    ),
+    "NVLink SHARP that is not there": (
+        "h:1:2 [7] transport/nvls.cc:157 NCCL WARN Cuda failure 1 'invalid argument'\nRuntimeError: NCCL error: unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+        "nccl_init_failure", "NCCL_NVLS_ENABLE=0", "could not set up (or lost)",
+    ),
+    "a kernel's fault that NCCL reports": (
+        "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 700 'an illegal memory access was encountered'",
+        "nccl_init_failure", "CUDA_LAUNCH_BLOCKING=1", "could not set up (or lost)",
+    ),
+    "a switch is no GPU": (
+        "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20009, Non-fatal, Link 26 RX Short Error Rate",
+        "xid_or_gpu_lost", "a link between GPUs", "context is lost",
+    ),
+    "an interface that is not on this host": (
+        "ncclInternalError: Internal check failed.\nLast error:\nBootstrap : no socket interface found",
+        "nccl_init_failure", "env | grep SOCKET_IFNAME", "py-spy",
+    ),
+    "two ranks on one GPU": (
+        "torch.distributed.DistBackendError: NCCL error in: /x.cpp:317, internal error\nncclInternalError: Internal check failed.\nLast error:\nDuplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000",
+        "nccl_init_failure", "two ranks use the same GPU", "NCCL_DEBUG",
+    ),
+    "a rank that only reports another's end": (
+        "RuntimeError: NCCL error: remote process exited or there was a network error",
+        "nccl_init_failure", "first error of the other ranks", "could not set up",
+    ),
+    "an engine of several hosts without work": (
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete",
+        "nccl_timeout", "nothing to send", "xid",
+    ),
+    "a placement group that was not provided": (
+        "RuntimeError: Cannot provide a placement group of placement_group_specs=[{'GPU': 1.0}] within 1800 seconds.",
+        "ray_failure", "waits for resources", "worker process died",
+    ),
+    "a container that ended with a signal": (
+        "    Last State:     Terminated\n      Reason:       Error\n      Exit Code:    139",
+        "engine_dead", "segmentation fault", "killed process",
+    ),
+    "an exit with an error is no kill": (
+        "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore_DP0': 1}",
+        "engine_dead", "the first traceback", "killed process",
+    ),
+    "a schema that the backend does not take": (
+        "ValueError: The provided JSON schema contains features not supported by xgrammar.",
+        "grammar_failed", "let the server choose the backend", "ends the engine",
+    ),
+    "the test input of a start": (
+        '(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9]   File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in profile_run\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] ValueError: The decoder prompt (length 40000) is longer than the maximum model length of 32768.',
+        "context_length_exceeded", "No request is at fault", "lives on",
+    ),
+    "a call that is no advice": (
+        "ERROR 07-01 11:00:00 [core.py:400] Exception: Call to collective_rpc method failed: no reason",
+        "unknown", "No rule knows", "advises",
+    ),
     "a name of the Hub is no folder": (
         "  Value error, Invalid repository ID or local directory specified: 'acme/tiny-model'.",
         "hf_not_found_or_offline", "exists and has config.json", "ls -l",

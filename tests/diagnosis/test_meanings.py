@@ -64,7 +64,12 @@ EXAMPLES: dict[str, str] = {
     "the TPU's memory (HBM) ran out": 'jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate 2.00G. That was not possible. There are 1.10G free.; (0x0x0_HBM0)',
     'another process holds the device (TPU or other accelerator)': 'jaxlib._jax.XlaRuntimeError: UNKNOWN: TPU initialization failed: open(/dev/vfio/1): Device or resource busy',
     'JAX could not use the TPU': "RuntimeError: Unable to initialize backend 'tpu': UNKNOWN: TPU initialization failed: Failed to get global TPU topology.",
-    "a call of the GPU's runtime was refused": 'torch.AcceleratorError: CUDA error: operation not supported',
+    "the GPUs cannot access each other's memory directly (P2P), and a call asked for it": "RuntimeError: CUDA error: peer access is not supported between these two devices",
+    "the model's output had values that are no numbers (NaN or infinity), so no token could be chosen": "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0",
+    "an answer had a value that is no number or infinite, and JSON has no text for such values": "ValueError: Out of range float values are not JSON compliant: nan",
+    "a step mixed tensors of two devices (two GPUs, or a GPU and the CPU)": "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
+    "the disk that holds Ray's session is nearly full": "(raylet) file_system_monitor.cc:111: /tmp/ray/session is over 95% full, available space: 12.3 GB; capacity: 500 GB. Object creation will fail if spilling is required.",
+    "a call of the GPU's runtime or driver failed or was refused": 'torch.AcceleratorError: CUDA error: operation not supported',
     'an environment variable of vLLM has a value that this release does not take': "ValueError: Invalid value 'FLASHINFER_MLAX' for VLLM_ATTENTION_BACKEND. Valid options: ['FLASH_ATTN', ...]",
     "--max-num-batched-tokens is smaller than a block of this hybrid model's state cache": 'AssertionError: In Mamba cache align mode, block_size (528) must be <= max_num_batched_tokens (512).',
     "the KV caches of this model's layers cannot be laid out in common blocks with these settings": '(EngineCore pid=1) ERROR 01-01 10:10:10 [core.py:866] ValueError: Block size 16 is not supported by the attention backend FLASHMLA',
@@ -98,6 +103,7 @@ EXAMPLES: dict[str, str] = {
 }  # fmt: skip
 
 LOOK_ALIKES = {
+    "ValueError: The tokenizer of the draft and the target must match": "two tensors have sizes that do not fit each other",
     'INFO 05-05 10:00:00 [x.py:1] {"message": "ok", "code": 200}': "the server refused one request (4xx), and lives on",
     "[rank3]:[W111 00:54:10.9 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=9, addr=[localhost]:38760, remote=[localhost]:42643): failed to recv, got 0 bytes": "a process on another host closed its connection",
     '{"error":{"message":"1 error: {\'loc\': (\'body\',), \'msg\': \'Field required\'}","code":400}}': "requests without a body were refused (4xx): their client asked for another protocol, usually HTTP/2",

@@ -44,7 +44,7 @@ _NOT_IMPORTED = re.compile(r"(?:ailed to import|rror importing) (?:from )?['\"]?
 _NAMES = re.compile(r"[^\W_]+")
 _OBJECT = re.compile(r"'([^']{1,400})'")
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]{3,60}\b")
-_ADVICE = re.compile(r"(?:^|[.;:!] |\] ?|\n)((?!Run 'docker)(?:You (?:may|might|can|could|should|need|must)|If you|[Pp]lease|To (?:fix|avoid|bypass|disable|enable)|Try|Consider|Make sure|Increase|Reduce|Set|Use|Run|Install|Pass|Call)\b(?:e\.g\. |[^.\n]|\.(?=\S)){5,300})")  # fmt: skip
+_ADVICE = re.compile(r"(?:^|[.;:!] |\] ?|\n)((?!Run 'docker)(?:You (?:may|might|can|could|should|need|must)|If you|[Pp]lease|To (?:fix|avoid|bypass|disable|enable)|Try|Consider|Make sure|Increase|Reduce|Set|Use|Run|Install|Pass|Call)\b(?! (?:of|out|to)\b)(?:e\.g\. |[^.\n]|\.(?=\S)){5,300})")  # fmt: skip
 
 _TIERS = {Rank.CAUSE: 0, Rank.GENERAL: 0}
 

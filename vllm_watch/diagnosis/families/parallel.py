@@ -231,7 +231,7 @@ FAILURES = (
                 when=when(r"invalid device ordinal|hipErrorInvalidDevice|out of range for|device >= 0"),
                 sentence="a GPU of a number was asked for that this process does not see",
                 why="CUDA_VISIBLE_DEVICES (or the container) shows fewer GPUs, or the local rank is larger than their number.",
-                cures=(cure("see which GPUs this process sees", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", when(lacks=r"hipError|HIP")),),
+                cures=(cure("see which GPUs this process sees", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", when(lacks=r"hipError|HIP")), cure("see which GPUs this process sees", "rocm-smi; env | grep VISIBLE_DEVICES", when(seen=r"hipError|HIP"))),
             ),
         ),
         numbers=_too_few_gpus,
@@ -245,7 +245,7 @@ FAILURES = (
         variants=(
             Variant(
                 when=when(r"pipeline"),
-                sentence="the model's layers cannot be divided among so many pipeline stages",
+                sentence="the model's layers cannot be divided among this number of pipeline stages",
                 cures=(cure("take a number of stages that divides, or set the split by hand", "VLLM_PP_LAYER_PARTITION=…", when(r"pipeline")),),
             ),
             Variant(
@@ -264,7 +264,7 @@ FAILURES = (
             _DEBUG,
             cure("in a container, give shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm|shared memory segment|Bus error|No space left")),
             cure("with several hosts, name the network interface that connects them, on each host as it is called there", "ip -br addr; export NCCL_SOCKET_IFNAME=NAME GLOO_SOCKET_IFNAME=NAME", when(r"socket|Socket|connectFullMesh|No route|refused|interface|clients joined|waiting for clients|timed out")),
-            cure("give each rank a GPU of its own", "echo $CUDA_VISIBLE_DEVICES", when(r"Duplicate GPU")),
+            cure("check the name that these variables have: without an interface of that name, NCCL finds none", "env | grep SOCKET_IFNAME; ip -br addr", when(r"[Nn]o socket interface")),
         ),
         deterministic=False,
         variants=(
@@ -273,6 +273,33 @@ FAILURES = (
                 sentence="NCCL called a CUDA function that the driver does not support here",
                 why="A virtual GPU (vGPU) is a usual reason: NCCL needs unified memory, which the host enables for each virtual GPU.",
                 cures=(cure("check whether the GPU is virtual; if so, enable unified memory for it on the host, or pass the whole GPU through", "nvidia-smi -q | grep -i -A2 virtualization"), cure("check whether one GPU alone works", "--tensor-parallel-size 1", when(r"operation not supported"))),
+            ),
+            Variant(
+                when=when(r"Cuda failure (?:\d+ )?'(?:an illegal memory access|an illegal instruction|unspecified launch|device-side assert|misaligned|uncorrectable)"), sentence="a kernel on the GPU failed before, and NCCL's call only reports it",
+                why="Neither the network nor NCCL's settings are at fault.",
+                cures=(cure("see whether a GPU reported an error", "dmesg -T | grep -i -E 'xid|nvrm'"), cure("find the kernel that failed first", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"Cuda failure"))),
+            ),
+            Variant(
+                when=when(seen=r"\bnvls\.cc:\d+ NCCL WARN"), sentence="NCCL could not set up NVLink SHARP (NVLS), by which NVSwitch adds data of several GPUs",
+                why="It needs NVSwitch with a running fabric manager, and containers and virtual machines may hide it. NCCL works without it.",
+                cures=(cure("see the fabric's state", "nvidia-smi -q | grep -A3 Fabric; systemctl status nvidia-fabricmanager"), cure("do without it", "NCCL_NVLS_ENABLE=0", when(seen=r"nvls"))),
+            ),
+            Variant(
+                when=when(r"Duplicate GPU detected"), sentence="two ranks use the same GPU, and NCCL needs one for each rank",
+                why="Either the list of visible GPUs names one twice, or the program that starts the ranks gives them the same number.",
+                cures=(cure("see which GPUs each process gets, and how many there are", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES"), cure("give each rank a GPU of its own", None, when(r"Duplicate GPU"))),
+            ),
+            Variant(
+                when=when(r"peer access is not supported"),
+                sentence="the GPUs cannot access each other's memory directly (P2P), and a call asked for it",
+                why="Virtual machines, containers with hidden devices and consumer GPUs often lack it.",
+                cures=(cure("see which GPUs can", "nvidia-smi topo -p2p r; nvidia-smi topo -m"), cure("do without it", "NCCL_P2P_DISABLE=1 vllm serve … --disable-custom-all-reduce", when(r"peer access"))),
+            ),
+            Variant(
+                when=when(r"[Ww]ait timeout after \d+ ?ms"),
+                sentence="a rank waited until the time-out for another that did not reach the same step",
+                why="That rank has ended, hangs or is at another step; the rank that reports it is not the one to examine.",
+                cures=(cure("read the last lines and the first error of every other rank, on every host"), cure("see where a rank that still runs is", "py-spy dump --pid PID_OF_WORKER")),
             ),
             Variant(
                 when=when(r"Cuda failure (?:2 )?'out of memory'"),
@@ -323,10 +350,22 @@ FAILURES = (
                 cures=(cure("read the first error of the other ranks, on every host"), cure("with several hosts, name the network interface that connects them, on each host as it is called there", "ip -br addr; export GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(r"[Gg]loo"))),
             ),
             Variant(
+                when=when(r"ibv_(?:open_device|get_device_list|query_\w{1,20}|alloc_pd|reg_\w{1,20}|create_\w{1,20})\b"),
+                sentence="NCCL could not use an RDMA device of this host (InfiniBand, RoCE)",
+                why="The call in the line comes before any data goes to another host. It needs the device and the right to use it, enough locked memory, and for GPU memory nvidia-peermem or DMA-BUF.",
+                cures=(cure("see the devices and the limit of locked memory, from inside the container", "ls -l /dev/infiniband; ibv_devices; ulimit -l; lsmod | grep peermem"), cure("see whether it works without RDMA (much slower between hosts)", "NCCL_IB_DISABLE=1", when(r"ibv_"))),
+            ),
+            Variant(
                 when=when(r"NET/IB|ibv_|libibverbs|Got completion"),
-                sentence="NCCL's RDMA network (InfiniBand, RoCE) failed between two hosts",
+                sentence="NCCL's RDMA network (InfiniBand, RoCE) failed",
                 why="A link, a switch's setting, the chosen devices or the GID index differ; the peer may also just be gone.",
                 cures=(cure("see the links, and which device and GID each host uses", "ibstat; show_gids; env | grep NCCL_IB"), cure("see whether it works without RDMA (much slower)", "NCCL_IB_DISABLE=1", when(r"NET/IB|ibv_|ibverbs"))),
+            ),
+            Variant(
+                when=when(r"^[^\n]*(?:remote process exited|ncclRemoteError|TCPStore server has shut down|TCPStore.{0,400}Broken pipe|(?:closed|reset) by peer|got 0 bytes)", lacks=_ASCEND),
+                sentence="another rank ended or closed its connection; this rank only reports it",
+                why="Either that rank met an error or was killed, or the network between the hosts broke. Its own first error is the cause.",
+                cures=(cure("read the first error of the other ranks, on every host"), cure("see whether one was killed, or a GPU reported an error", "dmesg -T | grep -i -E 'killed process|xid|segfault'"), cure("if all of them still run, test the network between the hosts, with NCCL's own log", "NCCL_DEBUG=INFO vllm serve …", when(r"remote|TCPStore|peer|got 0"))),
             ),
             Variant(
                 when=when(r"(?i)nvshmem|/transport/ib|DeepEP|deep_ep"),
@@ -379,6 +418,18 @@ FAILURES = (
         why="Another rank crashed, hangs, or the link between them is broken. The rank that did not arrive is the one to examine.",
         cures=(cure("read the last lines of the rank without this message"), cure("see whether a GPU reported an error, on all hosts", "dmesg -T | grep -i xid", when(lacks=_ASCEND)), _DEBUG),
         deterministic=False,
+        variants=(
+            Variant(
+                when=when(r"Heartbeat monitor timed out"), sentence="NCCL's watchdog in this process made no progress for as long as it may",
+                why="A call of CUDA or a lock hangs in this process: a kernel that waits for another rank, or a GPU that failed.",
+                cures=(cure("see whether a GPU reported an error, on all hosts", "dmesg -T | grep -i -E 'xid|amdgpu'"), cure("read the first error of every rank; if it comes again, see where the ranks are before it ends them", "py-spy dump --pid PID_OF_WORKER")),
+            ),
+            Variant(
+                when=when(r"(?:[Tt]imed out waiting|[Tt]ime out) \d+ ?ms for (?:send|recv)"), sentence="one rank waited for another until the time-out (Gloo, which connects processes by TCP)",
+                why="The other rank crashed, hangs or is at another step, or it had nothing to send for that long: some releases end an idle engine of several hosts in this way.",
+                cures=(cure("read the last lines and the first error of the other ranks, on every host"), cure("check whether requests were running in that time; if not, search vLLM's issues for the message, with the release")),
+            ),
+        ),
     ),
     Failure(
         slug=SHM,
@@ -425,6 +476,16 @@ FAILURES = (
                 cures=(cure("check the log for an earlier error: it is the cause if there is one"), cure("if there is none, compare the installed Ray with the version that this vLLM was tested with (see the requirements folder of its repository), and install that one on every node", "python -m pip show ray vllm"), cure("or start the workers without Ray", "--distributed-executor-backend mp", when(r"Ray session"))),
             ),
             Variant(
+                when=when(r"Every node should have a unique IP"), sentence="two nodes of the Ray cluster have the same address for vLLM",
+                why="Most often VLLM_HOST_IP has the same value on both, or two Ray nodes run on one host.",
+                cures=(cure("see the nodes, and the variable on each of them", "ray list nodes; env | grep VLLM_HOST_IP; ip -br addr"), cure("set it on each node to that node's own address, before Ray starts there", "export VLLM_HOST_IP=IP", when(r"unique IP"))),
+            ),
+            Variant(
+                when=when(r"Could not find any running Ray instance|(?:connect to|reach) GCS|node_ip_address"), sentence="this process found no Ray cluster that answers",
+                why="Either Ray does not run on this host, or its head has ended, or the address (RAY_ADDRESS) is of another cluster.",
+                cures=(cure("see whether Ray runs here, and the address that is set", "ray status; echo $RAY_ADDRESS"), cure("on a single host, do without Ray", "--distributed-executor-backend mp", when(r"Ray|GCS|node_ip")), cure("with several hosts, start Ray on the head and join each host before vLLM starts", "ray start --head; ray start --address=HEAD:6379", when(r"Ray|GCS|node_ip"))),
+            ),
+            Variant(
                 when=when(r"No available node types.{0,80}'node:\d"),
                 sentence="Ray has no node of the address that vLLM asks for, or that node has too little left",
                 why="vLLM asks for its own node by address: on hosts with several networks, VLLM_HOST_IP and the address with which Ray was started must be the same.",
@@ -436,7 +497,7 @@ FAILURES = (
                 cures=(cure("check the resources of each node", "ray list nodes"),),
             ),
             Variant(
-                when=when(r"Waiting for creating a placement group|No available node types|lacement group.{0,80}(?:not ready|timed out|infeasible|cannot be|creation timed out)"),
+                when=when(r"Waiting for creating a placement group|No available node types|(?:Cannot|Unable to) (?:provide|create|schedule) (?:a )?placement group|lacement group.{0,80}(?:not ready|timed out|infeasible|cannot be|creation timed out)"),
                 sentence="Ray waits for resources (GPUs, a node) that its cluster does not have, or not free",
                 why="Other actors and placement groups may hold them, or a node has not joined.",
                 cures=(cure("see the resources of the cluster, and their holders", "ray status; ray list nodes; ray list placement-groups"),),
@@ -448,7 +509,7 @@ FAILURES = (
         slug=PORT,
         sentence="the port is taken by another process",
         why="This process could not bind: another server, or the remains of an earlier one, listen there.",
-        cures=(cure("see who listens", "ss -ltnp"), cure("end it, or serve on another port", "--port N", when(r"rrno 98|already allocated|attempting to bind", lacks=_OTHER_PORT)), cure("if it is not the port of the API: the side channel of NIXL, the data parallel RPC and torch's rendezvous have ports of their own", "VLLM_NIXL_SIDE_CHANNEL_PORT=N   (or --data-parallel-rpc-port N, --master-port N)", when(seen=_OTHER_PORT))),
+        cures=(cure("see who listens", "ss -ltnp"), cure("if it is the rest of an earlier server, end it; otherwise serve on another port", "--port N", when(r"rrno 98|already allocated|attempting to bind", lacks=_OTHER_PORT)), cure("if it is not the port of the API: the side channel of NIXL, the data parallel RPC and torch's rendezvous have ports of their own", "VLLM_NIXL_SIDE_CHANNEL_PORT=N   (or --data-parallel-rpc-port N, --master-port N)", when(seen=_OTHER_PORT))),
         deterministic=False,
         variants=(
             Variant(

@@ -10,6 +10,7 @@ import re
 from vllm_watch.diagnosis.report import UNKNOWN, Fix
 from vllm_watch.diagnosis.rule import WHOLE, Facts, Failure, Rank, Told, Variant, cure, rule, when
 
+_AMD = r"HSA_|\bhip[A-Z]|HIP (?:error|out of memory)|HIP_|amdgpu|\bplatform rocm"
 _XID = re.compile(r"[Xx][Ii][Dd][^:]{0,40}?:? ?(\d{1,3})\b")
 _BEFORE = re.compile(r"caused by previous Xid (\d{1,3})\b")
 _NVRM = re.compile(r"Xid \((?:PCI:)?[^)]{0,40}\): (\d{1,3})\b")
@@ -81,20 +82,20 @@ RULES = (
     rule(XID, "Engine reset: engine_class", "GPU HANG: ", "UR_RESULT_ERROR_DEVICE_LOST", "ZE_RESULT_ERROR_DEVICE_LOST", quiet=True),
     rule(XID, "device critical error", pattern=r"detected a device critical error", rank=Rank.GENERAL),
     rule(XID, " exceeds bound", pattern=r"\bindex value \d+ exceeds bounds? \d", rank=Rank.GENERAL),
-    rule(XID, ".cu:", ": block: [", pattern=r"(?:\.cuh?:\d+: .{0,400}|: block: \[[\d,]{1,40}\], thread: \[[\d,]{1,40}\] )Assertion `\w*(?:[Ii]ndex|[Ii]dx|ind)\w* .{0,120}failed", rank=Rank.GENERAL),
+    rule(XID, ".cu:", ": block: [", pattern=r"(?:\.cuh?:\d+: .{0,400}|: block: \[[\d,]{1,40}\], thread: \[[\d,]{1,40}\] )Assertion `(?:\w*(?:[Ii]ndex|[Ii]dx|ind)\w* .{0,120}|.{0,200}index out of bounds.{0,20})failed", rank=Rank.GENERAL),
     rule(XID, "amdgpu", pattern=r"amdgpu\b.{0,80}(?:MES (?:failed|might be)|failed to remove hardware queue|page fault \(|ring \S{1,40} timeout|GPU reset begin|VRAM is lost)", quiet=True),
-    rule(XID, "fallen off the bus", "GPU is lost", "uncorrectable ECC error", "Uncorrectable ECC", "NVML_ERROR_GPU_IS_LOST", "Memory access fault by GPU", "Memory critical error by agent", "HSA_STATUS_ERROR_MEMORY_APERTURE", "HSA_STATUS_ERROR_EXCEPTION", "HSA_STATUS_ERROR_MEMORY_FAULT", "HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION", "GPU reset"),
+    rule(XID, "fallen off the bus", "Unable to determine the device handle for", "HW Exception by GPU", "GPU is lost", "uncorrectable ECC error", "Uncorrectable ECC", "NVML_ERROR_GPU_IS_LOST", "Memory access fault by GPU", "Memory critical error by agent", "HSA_STATUS_ERROR_MEMORY_APERTURE", "HSA_STATUS_ERROR_EXCEPTION", "HSA_STATUS_ERROR_MEMORY_FAULT", "HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION", "GPU reset"),
     rule(XID, "illegal memory access", "unspecified launch failure", "device-side assert triggered", "misaligned address", "illegal instruction was", "launch timed out", "CUBLAS_STATUS_EXECUTION_FAILED", "CUBLAS_STATUS_INTERNAL_ERROR", "CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED", "cudaErrorIllegalAddress", "cudaErrorLaunchFailure", "invalid program counter", "hardware stack error", "CUDA_ERROR_ECC", "cudaErrorECC", "NVLink error", "invalid address space", rank=Rank.GENERAL, quiet=True),
     rule(NPU, "aclnn", "acl", "ERR0", "EZ", "EE", "EH", "EK", "E19999", "507", "NPU function error", "ACL stream", "Inner error is reported", pattern=r"Inner error is reported as above|NPU function error|ACL stream synchronize failed|operator name is aclnn\w+|\baclnn\w{1,60}.{0,80}(?:fail|error)|call (?:aclnn|acl) ?\w{0,60} (?:api )?failed|\bERR0[01]\d\d\d\b|\bE[ZEHK]\d{4}\b:|\bE19999\b|aclrt\w{1,40}.{0,60}error code|error code is (?:507|161|561|207)\d{3}", rank=Rank.GENERAL, numeric=True, header=True),
     rule(NPU, "there is an exception of ", pattern=r"there is an exception of \w.{0,60}error", numeric=True),
     rule(BUG, "Assertion error csrc", rank=Rank.GENERAL),
     rule(BUG, "Assertion error (", pattern=r"Assertion error \((?!\S{0,200}/jit/\w{1,40}\.hpp)\S{0,200}\.(?:hpp|cuh|cpp|h):\d+\)", rank=Rank.GENERAL),
     rule(BUG, "AssertionError", pattern=r"AssertionError\s*$", rank=Rank.GENERAL, needs=when(r"AssertionError")),
-    rule(GRAMMAR, "rammar", "xgrammar", "outlines", "llguidance", "json_schema", "structured_output", pattern=r"(?:(?<!Import)(?<!ModuleNotFound)(?<!Attribute)(?<!File)Error|Exception): (?!.{0,300}\.so: cannot open).{0,300}(?:xgrammar|llguidance|outlines|compile_grammar|compile_json_schema|grammar_matcher|EBNF|[Gg]rammar (?:is|has|error|compil|init|rejected)|[Ff]ailed to (?:advance|convert|compile).{0,40}(?:FSM|[Gg]rammar|schema))|(?:xgrammar|grammar)\S{0,80}\.cc:\d+:? .{0,200}(?:[Ee]rror|[Cc]heck failed|EBNF|[Ii]nvalid|[Uu]nsupported)", rank=Rank.GENERAL),
+    rule(GRAMMAR, "rammar", "regex_converter", "structural_tag", "xgrammar", "outlines", "llguidance", "json_schema", "structured_output", pattern=r"(?:(?<!Import)(?<!ModuleNotFound)(?<!Attribute)(?<!File)Error|Exception): (?!.{0,300}\.so: cannot open).{0,300}(?:xgrammar|llguidance|outlines|compile_grammar|compile_json_schema|grammar_matcher|EBNF|[Gg]rammar (?:is|has|error|compil|init|rejected)|[Ff]ailed to (?:advance|convert|compile).{0,40}(?:FSM|[Gg]rammar|schema))|(?:xgrammar|grammar|json_schema|regex_converter|structural_tag)\S{0,80}\.cc:\d+:? .{0,200}(?:[Ee]rror|[Cc]heck failed|EBNF|[Ii]nvalid|[Uu]nsupported)", rank=Rank.GENERAL),
     rule(GRAMMAR, "Failed to advance FSM", rank=Rank.REQUEST, heals=True),
-    rule(CONTEXT, "aximum context length", "maximum model length", "is too long and exceeds", pattern=r"[Tt]his model's maximum context length is|maximum context length (?:of|is|\()|longer than the maximum model length|is too long and exceeds (?:limit of|the capacity)|exceeds? (?:the )?model's maximum (?:context|model) length", rank=Rank.REQUEST, quiet=True),
+    rule(CONTEXT, "aximum context length", "context length is only", "maximum model length", "is too long and exceeds", pattern=r"[Tt]his model's maximum context length is|the model's context length is only \d|maximum context length (?:of|is|\()|longer than the maximum model length|is too long and exceeds (?:limit of|the capacity)|exceeds? (?:the )?model's maximum (?:context|model) length", rank=Rank.REQUEST, quiet=True),
     rule(CONTEXT, "max_model_len", "max_tokens", "max_completion_tokens", "encoder cache size", "prompt", pattern=r"(?:prompt|input|request)\b.{0,120}(?:exceeds?|longer than|greater than|more than) .{0,30}max_model_len|max_(?:completion_)?tokens\W.{0,60}(?:too large|exceeds)|max_tokens must be at least 1, got -|exceeds the pre-allocated encoder cache size|prompt is too long", rank=Rank.REQUEST, quiet=True),
-    rule(DEAD, "EngineCore", "ngine core", pattern=r"EngineCore encountered (?:a fatal error|an issue)|EngineCore failed to start|EngineCore hit an exception|[Ww]aiting for engine core proc|Engine core initialization failed|EngineCore.{0,40}died|[Ee]ngine core proc .{0,60}died", rank=Rank.DEATH),
+    rule(DEAD, "EngineCore", "ngine core", "out waiting for engine", pattern=r"EngineCore encountered (?:a fatal error|an issue)|EngineCore failed to start|EngineCore hit an exception|[Ww]aiting for engine core proc|Engine core initialization failed|[Tt]imed out waiting for engines? to send|EngineCore.{0,40}died|[Ee]ngine core proc .{0,60}died", rank=Rank.DEATH),
     rule(DEAD, "EngineDeadError", "EngineGenerateError", "ngine process", "Engine loop", "ngine is dead", "ngine is already dead", "Task finished unexpectedly", "ackground loop", "Engine iteration timed out", "Engine background task failed", pattern=r"Engine background task failed|\b\w*EngineDeadError|EngineGenerateError|[Ee]ngine process .{0,40}(?:died|failed to start)|Engine loop (?:is not running|has died)|[Ee]ngine is (?:already )?dead|Task finished unexpectedly|[Bb]ackground loop (?:has errored|is not running|is stopped)|Engine iteration timed out", rank=Rank.DEATH),
     rule(DEAD, "failed liveness probe", "failed startup probe", rank=Rank.DEATH, quiet=True),
     rule(DEAD, "probe failed: ", "Back-off restarting failed container", "CrashLoopBackOff", pattern=r"(?:Startup|Readiness|Liveness) probe failed: |Back-off restarting failed container|CrashLoopBackOff", rank=Rank.DEATH, quiet=True, needs=when(lacks=r"failed (?:liveness|startup) probe")),
@@ -113,7 +114,7 @@ RULES = (
 
 _KERNEL = r"illegal memory access|unspecified launch failure|device-side assert triggered|misaligned|illegal instruction|EXECUTION_FAILED|ILLEGAL_ADDRESS|LAUNCH_FAILED|LaunchFailure"
 
-_INDEX = r"Assertion `\(?\w*(?:[Ii]ndex|[Ii]dx|ind)\w* |\bindex value \d+ exceeds bound"
+_INDEX = r"Assertion `\(?\w*(?:[Ii]ndex|[Ii]dx|ind)\w* |Assertion `.{0,200}index out of bounds|\bindex value \d+ exceeds bound"
 
 FAILURES = (
     Failure(
@@ -121,11 +122,14 @@ FAILURES = (
         sentence="the GPU, or a kernel on it, failed",
         why="The CUDA context is lost, and only a new process gets another.",
         cures=(
-            cure("see the driver's own report and its number", "dmesg -T | grep -i -E 'xid|nvrm'", when(lacks=r"HSA_|hip|HIP|Memory access fault by GPU|Memory critical error|amdgpu")),
-            cure("most often that is hardware (the GPU, its power, its slot): drain the host, reset the GPU or reboot, and replace it if it comes again", "nvidia-smi -q -d ECC,PAGE_RETIREMENT", when(r"Xid.{0,40}: (?:48|64|79|95)\b|fallen off the bus|GPU is lost|[Uu]ncorrectable ECC|GPU_IS_LOST|CUDA_ERROR_ECC|cudaErrorECC")),
-            cure("reset the GPU once nothing runs on it; where that fails, reboot the host", "nvidia-smi --gpu-reset -i N", when(r"Xid.{0,40}: (?:62|63|94|109|119|120|154)\b")),
-            cure("see the links' errors, and the switches'", "nvidia-smi nvlink -e", when(r"SXid|Xid.{0,40}: (?:74|14[4-9]|150)\b|previous Xid (?:74|14[4-9]|150)\b")),
+            cure("see the driver's own report and its number", "dmesg -T | grep -i -E 'xid|nvrm'", when(r"\A(?![\s\S]{0,400}NVRM: )", lacks=rf"{_AMD}|Memory access fault by GPU|Memory critical error")),
+            cure("most often that is hardware (the GPU, its power, its slot): drain the host, reset the GPU or reboot, and replace it if it comes again", "nvidia-smi -q -d ECC,PAGE_RETIREMENT", when(r"Xid.{0,40}: (?:48|64|79|95)\b|fallen off the bus|device handle for|GPU is lost|[Uu]ncorrectable ECC|GPU_IS_LOST|CUDA_ERROR_ECC|cudaErrorECC")),
+            cure("reset the GPU once nothing runs on it; where that fails, reboot the host", "nvidia-smi --gpu-reset -i N", when(r"Xid.{0,40}: (?:62|94|109|119|120|154)\b")),
+            cure("see the links' errors, and the switches'", "nvidia-smi nvlink -e", when(r"previous Xid (?:74|14[4-9]|150)\b")),
             cure("without an Xid, or with Xid 13, 31, 43 or 45, it is usually a bug in a kernel; find which", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(_KERNEL, lacks=r"Xid")),
+            cure("search vLLM's issues for the model, the release and the function in the traceback", None, when(_KERNEL)),
+            cure("find the kernel: it is in the traceback of a start with this", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"Xid.{0,40}: (?:13|31|43)\b")),
+            cure("find the error before it: this Xid alone does not name the reason", "dmesg -T | grep -i xid", when(r"Xid.{0,40}: 45\b")),
         ),
         deterministic=False,
         variants=(
@@ -147,6 +151,32 @@ FAILURES = (
                 cures=(cure("serve without speculative decoding, and see whether it comes again: leave --speculative-config out", None, when(seen=r"(?i)spec_?decod|speculative")), cure("find the call", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"(?:\.cuh?:\d|: block: \[).{0,400}Assertion `")), cure("search vLLM's issues for this assertion, with the model and the settings")),
             ),
             Variant(
+                when=when(r"Xid.{0,40}: 63\b"), sentence="the GPU has replaced a damaged row of its memory with a spare one; this line is no failure by itself",
+                why="The running processes go on. The replacement takes effect at the next reset of the GPU; if an error ended a process, another Xid (48, 94 or 95) stands beside it.",
+                cures=(cure("see whether a row is pending or failed", "nvidia-smi -q -d ROW_REMAPPER,ECC"), cure("if one is pending, reset the GPU when nothing runs on it", "nvidia-smi --gpu-reset -i N", when(r": 63\b"))),
+            ),
+            Variant(
+                when=when(r"SXid|Xid.{0,40}: (?:74|14[4-9]|150)\b"), sentence="a link between GPUs (NVLink, NVSwitch) reported an error",
+                why="A program that uses the link may fail or hang; other programs go on.",
+                cures=(cure("see the links' errors, and their state", "nvidia-smi nvlink -e; nvidia-smi nvlink -s"), cure("see the state of the fabric", "nvidia-smi -q | grep -A3 Fabric; systemctl status nvidia-fabricmanager"), cure("if the counters of one link go on rising, drain the host, and have the link's hardware checked", None, when(r"Xid"))),
+            ),
+            Variant(
+                when=when(r"device-side assert triggered"),
+                sentence="a kernel on the GPU checked a value, found it wrong and stopped (device-side assert)",
+                why="This does not mean that the GPU is broken. Most often the value is an index (a token, position or block) that its table does not have. The kernel prints the check as a line with `Assertion … failed`; it stands before this line, or is missing in this log.",
+                cures=(cure("look for that line in the output of the whole server (standard error, all workers)", "kubectl logs POD   (or docker logs, journalctl -u vllm) | grep -m3 Assertion"), cure("find the call", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(lacks=_AMD)), cure("find the call", "AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1 vllm serve …", when(seen=_AMD))),
+            ),
+            Variant(
+                when=when(r"launch timed out"), sentence="a kernel ran longer than the driver allows, and the driver ended it",
+                why="Such a limit applies to a GPU that drives a display, and under Windows (WSL); servers have none.",
+                cures=(cure("check whether a display uses the GPU", "nvidia-smi --query-gpu=index,name,display_active --format=csv"), cure("if one does, serve on another GPU, or without the desktop", None, when(r"timed out")), cure("otherwise find the kernel", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(lacks=_AMD))),
+            ),
+            Variant(
+                when=when(r"CUBLAS_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR)", lacks=r"Xid|illegal memory access|device-side assert"), sentence="cuBLAS could not compute a product of matrices on the GPU",
+                why="Either a kernel before it failed (the error is reported late), or little GPU memory is free, or another cuBLAS is loaded than the one of this PyTorch.",
+                cures=(cure("see whether the GPU reported an error, and how much of its memory is free", "dmesg -T | grep -i -E 'xid|nvrm'; nvidia-smi"), cure("see which cuBLAS is installed and found", "echo $LD_LIBRARY_PATH; python -m pip list | grep -i -E 'cublas|^torch'"), cure("find the call that failed first", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"CUBLAS"))),
+            ),
+            Variant(
                 when=when(r"device critical error"), sentence="the accelerator's runtime reported a critical error of the device, and ended the process",
                 why="The reason is in the line or in the driver's report; only a new process can use the device again.",
                 cures=(cure("see the driver's own report, and the state of the devices", "dmesg -T | tail -50; hl-smi", when(r"Synapse|hl:")), cure("see the driver's own report", "dmesg -T | tail -50", when(lacks=r"Synapse|hl:"))),
@@ -163,7 +193,7 @@ FAILURES = (
                 cures=(cure("see whose process it was, and give the GPU shorter jobs (smaller batches), or more time (amdgpu.lockup_timeout)", None, when(r"timeout")),),
             ),
             Variant(
-                when=when(r"HSA_STATUS|Memory access fault by GPU|hipError", seen=r"(?i)aiter"),
+                when=when(r"HSA_STATUS|Memory access fault by GPU|hipError|HIP error", seen=r"(?i)aiter"),
                 sentence="a kernel of AITER (AMD's kernel library) failed on the GPU",
                 why="Such a kernel reads or writes memory that is not its own: a bug of this kernel for these shapes, not a lack of memory.",
                 cures=(cure("compute experts without it", "VLLM_ROCM_USE_AITER_MOE=0", when(seen=r"(?i)aiter\S{0,40}moe")), cure("serve without AITER, or with another release of it", "VLLM_ROCM_USE_AITER=0", when(seen=r"(?i)aiter"))),
@@ -175,9 +205,9 @@ FAILURES = (
                 cures=(cure("find the kernel", "AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1 vllm serve …", when(r"Memory access fault")), cure("if VLLM_ROCM_USE_AITER is on, or the log names AITER, serve once without it to compare", "VLLM_ROCM_USE_AITER=0", when(r"Memory access fault"))),
             ),
             Variant(
-                when=when(r"HSA_STATUS|Memory access fault by GPU|Memory critical error|hipError|amdgpu"), sentence="the AMD GPU, or a kernel on it, failed",
-                why="The HSA runtime aborts the queue, and only a new process gets another.",
-                cures=(cure("see the driver's own report", "dmesg -T | grep -i -E 'amdgpu|kfd'"), cure("find the kernel", "AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1 vllm serve …", when(r"HSA_|Memory access fault|hipError"))),
+                when=when(r"HSA_STATUS|Memory access fault by GPU|Memory critical error|hipError|HIP error|HW Exception by GPU|amdgpu"), sentence="the AMD GPU, or a kernel on it, failed",
+                why="The process cannot use the GPU any more, and only a new one can.",
+                cures=(cure("see the driver's own report", "dmesg -T | grep -i -E 'amdgpu|kfd'"), cure("find the kernel", "AMD_SERIALIZE_KERNEL=3 HIP_LAUNCH_BLOCKING=1 vllm serve …", when(r"HSA_|Memory access fault|HW Exception|hipError|HIP error"))),
             ),
         ),
         numbers=_xid,
@@ -197,9 +227,14 @@ FAILURES = (
         slug=CONTEXT,
         sentence="a request was longer than the model's context",
         why="Prompt and requested output together must not exceed max_model_len; vLLM refuses such a request and lives on.",
-        cures=(cure("send less, or ask for fewer tokens (max_tokens)", None, when(r"max|long|exceed")), cure("or allow more, as far as model and KV cache do: raise --max-model-len", None, when(r"maximum (?:context|model) length|max_model_len|exceeds limit|too long"))),
+        cures=(cure("send less, or ask for fewer tokens (max_tokens)", None, when(r"max|long|exceed")), cure("or allow more, as far as model and KV cache do: raise --max-model-len", None, when(r"maximum (?:context|model) length|context length is only|max_model_len|exceeds limit|too long"))),
         deterministic=False,
         variants=(
+            Variant(
+                when=when(r"longer than the maximum model length", seen=r"profile_run|_dummy_|determine_available_memory"), sentence="the largest input of images, video or sound, with which the start is tested, is longer than max_model_len",
+                why="No request is at fault: vLLM measures its memory with the largest input that the settings allow.",
+                cures=(cure("allow fewer or smaller inputs of each kind", "--limit-mm-per-prompt '{\"image\": 1, \"video\": 0}'", when(r"maximum model length")), cure("or raise --max-model-len, as far as model and KV cache allow", None, when(r"maximum model length"))),
+            ),
             Variant(
                 when=when(r"exceeds limit of"), sentence="a prompt is longer than the scheduler allows for one step",
                 why="The limit is the smaller of max_model_len and max_num_batched_tokens. The API server had accepted the request; it ends with an empty answer, and the server lives on.",
@@ -228,6 +263,11 @@ FAILURES = (
         deterministic=False,
         variants=(
             Variant(
+                when=when(r"features (?:that are )?not supported by (?:xgrammar|outlines|guidance|lm-format-enforcer)"),
+                sentence="the schema of a request has features that the chosen backend of structured output does not take, and the request was refused",
+                cures=(cure("let the server choose the backend for each request: leave the setting out that names one, or name auto", "--structured-outputs-config '{\"backend\": \"auto\"}'   (before 0.11: --guided-decoding-backend auto)", when(r"not supported by")), cure("or leave those features out of the schema", None, when(r"not supported by"))),
+            ),
+            Variant(
                 when=when(r"[Ff]ailed to advance FSM", seen=r"(?i)\b(?:grammar|structured outputs?)\b.{0,200}\b(?:not supported|will be ignored)\b"),
                 sentence="tokens of a request do not follow its grammar, because the grammar was not applied",
                 why="A warning next to this line reports that, and names the setting that does not go with structured output.",
@@ -238,7 +278,7 @@ FAILURES = (
                 sentence="tokens of a request do not follow its grammar, so its output may break the format that was asked for",
                 why="The grammar itself was accepted. Most often that is a bug of this release with these settings (such as asynchronous scheduling or speculative decoding).",
                 cures=(
-                    cure("see whether it goes without asynchronous scheduling", "--no-async-scheduling", when(r"advance FSM")),
+                    cure("see whether it goes without asynchronous scheduling (if this release has the flag)", "--no-async-scheduling", when(r"advance FSM")),
                     cure("see whether it goes without speculative decoding: leave --speculative-config out", None, when(seen=r"(?i)spec_?decod|speculative")),
                     cure("search vLLM's issues for this message, with the release and the settings"),
                 ),
@@ -288,7 +328,7 @@ FAILURES = (
         why="While it works, vLLM reports its throughput every ten seconds; its server may answer all the same.",
         cures=(
             cure("see where engine core and workers are", "py-spy dump --pid PID_OF_ENGINE_CORE"),
-            cure("see whether a GPU reported an error", "dmesg -T | grep -i xid"),
+            cure("see whether a GPU reported an error", "dmesg -T | grep -i -E 'xid|amdgpu'", when(facts=("!device",))),
             cure("if no tokens come for minutes while requests run, restart the engine", None, when(serving=True)),
         ),
         deterministic=False,
@@ -377,6 +417,11 @@ FAILURES = (
                 cures=(cure("see the kernel's report, with the library", "dmesg -T | tail -50"), cure("get the stack of the next crash", "PYTHONFAULTHANDLER=1 vllm serve …", when(r"core proc"))),
             ),
             Variant(
+                when=when(r"(?:[Cc]ode:? {0,8}\(?|Exited \()13[2-69]\b"), sentence="a process crashed in native code (a signal), so Python wrote no error",
+                why="The code is 128 and the signal: 132 an instruction that the CPU lacks, 134 abort, 135 bus error (often /dev/shm), 136 an arithmetic error, 139 segmentation fault.",
+                cures=(cure("read the last lines of the container before: an abort often has a message", "kubectl logs --previous POD   (or docker logs CONTAINER)"), cure("see the kernel's report, with the library", "dmesg -T | grep -i -E 'segfault|trap|general protection'"), cure("get the stack of the next crash", "PYTHONFAULTHANDLER=1 vllm serve …", when(r"13[2-69]"))),
+            ),
+            Variant(
                 when=when(r"\.service: (?:Start operation|State '\S+') timed out"),
                 sentence="systemd ended the service, because it took longer to start or stop than its unit allows",
                 why="A start of vLLM takes minutes, and requests in flight are finished before a stop.",
@@ -399,7 +444,7 @@ FAILURES = (
                 cures=(cure("see the versions of the library in the line and of those it goes with", "python -m pip check; nvidia-smi", when(lacks=r"(?i)hip|rocm|amd")), cure("get the stack of the next crash", "PYTHONFAULTHANDLER=1 vllm serve …", when(r"segfault|general protection"))),
             ),
             Variant(
-                when=when(r"Timed out waiting for engine core"), sentence="the engine was not up within the time that the API server waits for it",
+                when=when(r"Timed out waiting for engine(?: core|s? to send)"), sentence="the engine was not up within the time that the API server waits for it",
                 why="Slow disks, large models and long compilations need more; an engine that hangs never comes up.",
                 cures=(cure("see in its log how far it came, and whether it went on"), cure("if it did, wait longer", "VLLM_ENGINE_READY_TIMEOUT_S=SECONDS", when(r"VLLM_ENGINE_READY_TIMEOUT_S|Timed out waiting"))),
             ),
@@ -430,7 +475,7 @@ FAILURES = (
                 cures=(cure("see how full they are, from inside the container", "df -h /dev/shm /tmp"), cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"Bus error|SIGBUS"))),
             ),
         ),
-        cures=(cure("get the whole log, from the start to the first traceback of EngineCore or a worker", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)"), cure("see whether it was killed", "dmesg -T | grep -i -E 'killed process|xid'")),
+        cures=(cure("get the whole log, from the start to the first traceback of EngineCore or a worker", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)"), cure("see whether it was killed", "dmesg -T | grep -i -E 'killed process|xid'", when(r"\A(?![\s\S]{0,400}(?:proc\(s\): \{[^}]{0,80}: 1\}|Exit Code: +[12]\b|Exited \([12]\)))"))),
         deterministic=False,
     ),
 )  # fmt: skip

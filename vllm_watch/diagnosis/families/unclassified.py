@@ -295,10 +295,35 @@ MEANINGS = (
         cures=(cure("see whether the server (its container) reaches the address, or send the data itself (base64)", "curl -sI URL", when(r"Error|Timeout")),),
     ),
     Variant(
-        when=when(r"CUDA error: (?:operation not supported|OS call failed|invalid (?:argument|resource handle|value))|HIP error: (?:invalid|operation)"),
-        sentence="a call of the GPU's runtime was refused",
+        when=when(r"CUDA error: peer access is not supported|peer mapping resources exhausted"), sentence="the GPUs cannot access each other's memory directly (P2P), and a call asked for it",
+        why="Virtual machines, containers with hidden devices and consumer GPUs often lack it.",
+        cures=(cure("see which GPUs can", "nvidia-smi topo -p2p r; nvidia-smi topo -m"), cure("do without it", "NCCL_P2P_DISABLE=1 vllm serve … --disable-custom-all-reduce", when(r"peer"))),
+    ),
+    Variant(
+        when=when(r"Out of range float values are not JSON compliant"), sentence="an answer had a value that is no number or infinite, and JSON has no text for such values",
+        why="Embeddings or log probabilities of this request had it. If only log probabilities are asked for, a token of probability 0 is enough; NaN in embeddings shows an overflow (float16) or a bug. Only this request failed.",
+        cures=(cure("send the request without logprobs, or ask for fewer of them, to compare", None, when(r"JSON")), cure("for embeddings, serve with the type that the model's config names", "grep dtype /path/to/model/config.json"), cure("search vLLM's issues for this message and the model")),
+    ),
+    Variant(
+        when=when(r"Expected all tensors to be on the same device"), sentence="a step mixed tensors of two devices (two GPUs, or a GPU and the CPU)",
+        why="The code of the model or of a library made one of them on the wrong device: a bug for this model and these settings, not a lack of GPUs.",
+        cures=(cure("search vLLM's issues for the model and the innermost function of the traceback"), cure("start once without the setting that this code belongs to (LoRA, offload, speculative decoding), if one is set, to compare", None, when(r"same device"))),
+    ),
+    Variant(
+        when=when(r"probability tensor contains either"), sentence="the model's output had values that are no numbers (NaN or infinity), so no token could be chosen",
+        why="Overflow (float16 for a model made for bfloat16), damaged or wrongly quantized weights, or a kernel's bug make them. The GPU is not broken.",
+        cures=(cure("check the type that the model's config names, and use it", "grep dtype /path/to/model/config.json"), cure("compare with another attention backend and without quantization of the KV cache, if one is set", None, when(r"probability tensor"))),
+    ),
+    Variant(
+        when=when(r"file_system_monitor|Object creation will fail if spilling", serving=False), sentence="the disk that holds Ray's session is nearly full",
+        why="Ray warns of it. It fails only if it must move objects to this disk, or cannot write its logs.",
+        cures=(cure("see how full it is, and the size of old sessions", "df -h /tmp; du -sh /tmp/ray"), cure("if it is full, delete sessions of clusters that no longer run, or put the folder elsewhere", "ray start --temp-dir=/path …", when(r"space|spill"))),
+    ),
+    Variant(
+        when=when(r"CUDA error: (?:operation not (?:supported|permitted)|unknown error|OS call failed|too many resources|invalid configuration|invalid (?:argument|resource handle|value))|CUDA driver error: \w|HIP error: (?:invalid|operation|unknown error)"),
+        sentence="a call of the GPU's runtime or driver failed or was refused",
         why="Such an error is often reported late, at another call than the one that failed.",
-        cures=(cure("find the call", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"CUDA error")), cure("find the call", "HIP_LAUNCH_BLOCKING=1 vllm serve …", when(r"HIP error"))),
+        cures=(cure("find the call", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"CUDA (?:driver )?error")), cure("find the call", "HIP_LAUNCH_BLOCKING=1 vllm serve …", when(r"HIP error")), cure("see whether the GPU reported an error", "dmesg -T | grep -i -E 'xid|nvrm'", when(r"unknown error", lacks=r"HIP error"))),
     ),
     Variant(
         when=when(r"Invalid value '.{0,100}' for VLLM_|VLLM_\w{1,60}\b.{0,100}(?:must be one of|[Vv]alid (?:options|values))"),
@@ -320,7 +345,7 @@ MEANINGS = (
         when=when(r"[Ww]aiting for baton release"),
         sentence="a process waits for the lock file of a build that another process began or left behind",
         why="If that process is gone, the others wait forever, and the engine reports only that they do not answer.",
-        cures=(cure("stop the engine, delete the lock file that the line names, and start again", None, when(r"baton")),),
+        cures=(cure("check whether a build still runs", "ps aux | grep -E 'nvcc|cicc|hipcc|ninja'"), cure("if none does, stop the engine, delete the lock file that the line names, and start again", None, when(r"baton"))),
     ),
     Variant(
         when=when(r"[Hh]ybrid KV cache manager is disabled"),
@@ -349,7 +374,7 @@ MEANINGS = (
         cures=(cure("leave the setting that asks for it out, or take a version of the model without it", None, when(r"upported|available")),),
     ),
     Variant(
-        when=when(r"must match|shapes cannot be multiplied|exceeds dimension size|invalid for input of size"),
+        when=when(r"(?:[Ss]izes?|[Ss]hapes?|[Dd]im(?:ension)?s?|[Tt]ensors?)\b.{0,120}must match|shapes cannot be multiplied|exceeds dimension size|invalid for input of size"),
         sentence="two tensors have sizes that do not fit each other",
         why="While weights are loaded, checkpoint, quantization and parallel sizes do not fit; in a step, it is a bug for this model and these settings.",
         cures=(cure("search vLLM's issues for the model and the function in the traceback"),),
