@@ -546,6 +546,10 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         'File "/x/vllm/model_executor/warmup/deep_gemm_warmup.py", line 262, in _warmup\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 666.00 MiB. GPU 3 has a total capacity of 95.10 GiB of which 145.94 MiB is free.',
         "oom_cuda_graph_capture", "lower --gpu-memory-utilization", "no line",
     ),
+    "a message below the name of its exception": (
+        "RuntimeError:\nNo CUDA GPUs are available",
+        "driver_cuda_mismatch", "sees no GPU", "No rule",
+    ),
     "a backend of other hardware": (
         "ValueError: Unknown attention backend: 'ASCEND'. Valid options are: FLASH_ATTN, PALLAS",
         "attention_backend_unavailable", "plugin", "write PALLAS",

@@ -121,6 +121,11 @@ class Finding:
 
     def says_more_than(self, first: "Finding") -> bool:
         """Return True if this finding explains the error of `first` in more detail."""
+        bare = first.rule.failure == UNKNOWN and first.line[-1:] == ":" and _BARE.search(first.line)
+        if bare and 0 < self.number - first.number <= TAIL_LINES and self.process == first.process:
+            return (
+                self.rule.failure != UNKNOWN and self.rule.rank <= Rank.IMPORT
+            )  # of the message below
         linked = self.chain == first.chain or (
             first.rule.header
             and first.process in ("", self.process)
