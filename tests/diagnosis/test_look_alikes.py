@@ -3,9 +3,10 @@
 import pytest
 
 from tests.diagnosis.look_alikes import CORE, IN_ANSWER, LOOK_ALIKES, REFUSED, STATS, UP
+from tests.diagnosis.look_alikes_of_models import MODEL_LOOK_ALIKES
 from tests.diagnosis.whole_log import diagnose
 
-CASES = LOOK_ALIKES | {
+CASES = LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     "a name of the Hub is no folder": (
         "  Value error, Invalid repository ID or local directory specified: 'acme/tiny-model'.",
         "hf_not_found_or_offline", "exists and has config.json", "ls -l",

@@ -296,7 +296,7 @@ FAILURES = (
                 when=when(r"failed to be inspected"),
                 sentence="importing this model's code failed, so vLLM could not inspect its architecture",
                 why="The architecture is known; the error that the import raised stands before this line.",
-                cures=(cure("read the traceback above it; often a package that this model needs is missing", "python -m pip check"),),
+                cures=(cure("read the traceback above it; often a package that this model needs is missing", "python -m pip check"), cure("if it ends with No module named, install that package into the Python that runs vLLM", None, when(seen=r"No module named '"))),
             ),
             Variant(
                 when=when(r"Transformers does not recognize|CONFIG_MAPPING|not recognize this architecture"),
@@ -384,7 +384,7 @@ FAILURES = (
                 deterministic=False,
             ),
             Variant(
-                when=when(r"UndefinedError: .{1,160} has no (?:attribute|element)"), sentence="the chat template reads a field that a message or tool of the request does not have",
+                when=when(r"UndefinedError: .{1,160} has no (?:attribute|element)"), sentence="the chat template refused the messages of a request: they lack a field that it reads",
                 why="Often content is missing or a list where the template expects text, or tools and tool calls are in another form; only this request fails.",
                 cures=(cure("compare the messages and tools of the request with the fields that the template reads", None, when(r"has no")), cure("if content is a list of parts, let vLLM join them to a text", "--chat-template-content-format string", when(r"has no"))),
                 deterministic=False,

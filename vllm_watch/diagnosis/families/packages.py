@@ -36,7 +36,7 @@ _OUTSIDE = r"(?:^|\s)/(?:usr/local/(?!lib)|opt/(?!venv|conda))(?:(?!-packages/)[
 _INSTALL = (
     cure("check which Python runs vLLM, and whether it has the package", "which -a python vllm; python -m pip list | grep -i NAME"),
     cure("install setuptools in a version that still has pkg_resources", "python -m pip install 'setuptools<81'", when(r"pkg_resources")),
-    cure("install it into this Python (its name on PyPI may differ: cv2 is opencv-python-headless), or start the Python that has it", None, when(r"(?i)no module|install|required|found", lacks=r"No module named '(?:pkg_resources|triton)")),
+    cure("install the package that the message names into this Python (its name on PyPI may differ: cv2 is opencv-python-headless), or start the Python that has it", None, when(r"(?i)no module|install|required|found", lacks=r"No module named '(?:pkg_resources|triton)")),
     cure("on a machine with NVIDIA or AMD GPUs, install vLLM into a fresh environment, which brings Triton; other platforms have none, and the code that imports it is at fault", None, when(r"No module named 'triton")),
 )  # fmt: skip
 _CHECK = cure("see which packages do not fit each other", "python -m pip check")
