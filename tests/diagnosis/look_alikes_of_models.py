@@ -25,6 +25,10 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         "FileNotFoundError: [Errno 2] No such file or directory: '/x/hub/models--acme--tiny/snapshots/ab/model-00001-of-00005.safetensors'",
         "hf_not_found_or_offline", "its download did not finish", "docker run -v",
     ),
+    "a hub that answers too late": (
+        "requests.exceptions.ReadTimeout: (ReadTimeoutError(\"HTTPSConnectionPool(host='huggingface.co', port=443): Read timed out. (read timeout=10)\"), '(Request ID: 1)')",
+        "hf_not_found_or_offline", "HF_HUB_DOWNLOAD_TIMEOUT", "cannot be reached",
+    ),
     "a whole file without a tensor": (
         "safetensors_rust.SafetensorError: File does not contain tensor model.embed_tokens.weight",
         "hf_not_found_or_offline", "does not have a tensor", "damaged",

@@ -222,9 +222,10 @@ FAILURES = (
                 sentence="a file is not in the cache, and this process may not download (HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set)",
                 cures=(cure("list the cache, and the variables that are set", "hf cache ls; env | grep -E 'HF_|OFFLINE'"), cure("download with the same revision and HF_HOME first, or unset the variable", None, when(r"ffline|outgoing traffic"))),
             ),
+            Variant(when=when(r"Read timed out|ReadTimeout"), sentence="Hugging Face (or its mirror) did not answer in time", why="The network is slow or cut, or the hub is overloaded. Files that were downloaded stay in the cache.", deterministic=False,
+                cures=(cure("check how fast this host (this container) reaches the hub", "curl -so /dev/null -w '%{time_total}\\n' https://huggingface.co"), cure("start again, with longer timeouts if it is slow", "HF_HUB_DOWNLOAD_TIMEOUT=60 HF_HUB_ETAG_TIMEOUT=60", when(r"[Tt]ime")))),
             Variant(
-                when=when(_NETWORK),
-                sentence="Hugging Face (or its mirror) cannot be reached, and the files are not in the cache",
+                when=when(_NETWORK), sentence="Hugging Face (or its mirror) cannot be reached, and the files are not in the cache",
                 cures=(
                     cure("check whether this host (this container) reaches the hub", "curl -sI https://huggingface.co"),
                     cure("check which proxy and which mirror this process uses", "env | grep -i -E 'proxy|HF_ENDPOINT'"),
