@@ -3,9 +3,10 @@
 import pytest
 
 from tests.diagnosis.look_alikes import CORE, IN_ANSWER, LOOK_ALIKES, REFUSED, STATS, UP
+from tests.diagnosis.look_alikes_of_models import MODEL_LOOK_ALIKES
 from tests.diagnosis.whole_log import diagnose
 
-CASES = LOOK_ALIKES | {
+CASES = LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     "an index that the kernel itself names": (
         '/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:111: operator(): block: [0,0,0], thread: [0,0,0] Assertion `-sizes[i] <= index && index < sizes[i] && "index out of bounds"` failed.\nRuntimeError: CUDA error: device-side assert triggered',
         "xid_or_gpu_lost", "an index that is out of range", "xid|nvrm",

@@ -42,6 +42,13 @@ _FIELD = re.compile(
 )
 _REQUIRED = re.compile(r"arguments are required: (.{1,200})")
 _KEYWORD = re.compile(r"unexpected keyword argument '(\w{1,80})'")
+_WORDS = re.compile(r"\D")
+_OTHERS = {
+    "--tp": "write --tensor-parallel-size (short: -tp)", "--pp": "write --pipeline-parallel-size (short: -pp)", "--dp": "write --data-parallel-size (short: -dp)",
+    "--omni": "install vllm-omni of the release that goes with this vLLM: --omni is its flag",
+    "--mem-fraction-static": "write --gpu-memory-utilization: --mem-fraction-static is SGLang's", "--context-length": "write --max-model-len: --context-length is SGLang's",
+}  # fmt: skip
+"""Flags of related programs, and the advice for each."""
 _SAMPLING = frozenset(("--temperature", "--top-p", "--top-k", "--min-p", "--max-tokens", "--repetition-penalty"))  # fmt: skip
 
 
@@ -62,7 +69,10 @@ def is_of_no_release(text: str) -> bool:
 
 def _unknown_flag(text: str, facts: Facts) -> Told:
     if found := _KEYWORD.search(text):
-        fix = Fix(f"drop {found[1]}, or check its spelling")
+        version = facts.get("vllm_version")
+        known = vllm_flags.look_up(found[1].replace("_", "-"), None if version is None else str(version))  # fmt: skip
+        said = f"releases with it: {known.releases}" if known.releases else "check its spelling, and which release the program that passes it is made for"  # fmt: skip
+        fix = Fix(f"drop {found[1]}, or use the releases of vLLM and of its caller that go together ({said})", "python -m pip show vllm")  # fmt: skip
         return Told(f"The argument is {found[1]}.", (fix,))
     if (found := _AMBIGUOUS.search(text)) and found[1].lstrip("-") in vllm_flags.table()[0]:
         fix = Fix("name the model without a flag, also if a file of --config has the key", "vllm serve MODEL …") if found[1] == "--model" else Fix("find the chart, script or --config file that passes it")  # fmt: skip
@@ -79,7 +89,10 @@ def _unknown_flag(text: str, facts: Facts) -> Told:
         return Told(f"It does not know {', '.join(dashed)}.", tuple(fixes))
     if flags and "flag_of_no_release" in facts:
         fix = Fix("see which program printed the line, and whether it fits the image, chart or script that passes the flag; if it should be vLLM, drop the flag")  # fmt: skip
-        return Told(f"It does not know {', '.join(flags)}, and no release of vLLM does.", (fix,))
+        others = tuple(_flag_fix(each, facts) for each in flags if each in _OTHERS)
+        return Told(
+            f"It does not know {', '.join(flags)}, and no release of vLLM does.", (*others, fix)
+        )
     # If the first unknown word is not a flag, the words after it are part of the mistake, even flags.
     if not flags or words[0][0] != "-":
         positional = " ".join(words[:3])
@@ -124,7 +137,8 @@ def of_release(kind: str, match: re.Match[str] | None, facts: Facts, flag: str =
         return Told(f"vLLM has {name} from {found.releases} on.", (Fix(f"install vLLM {found.releases} or later"),))  # fmt: skip
     if found.standing is Standing.REMOVED:
         return Told(f"vLLM {found.removed_in} removed {name}.", (Fix(f"use vLLM {found.releases} or before, or the model's successor"),))  # fmt: skip
-    if found.nearest:
+    # A name that differs in its numbers is of another model, and an architecture is copied, not typed.
+    if found.nearest and kind != vllm_flags.ARCHITECTURE and _WORDS.sub("", found.nearest.rpartition("=")[2]) == _WORDS.sub("", name):  # fmt: skip
         return Told(f"No release of vLLM has {name}.", (Fix(f"write {found.nearest}, if that is meant"),))  # fmt: skip
     return Told(f"Releases of vLLM with {name}: {found.releases}.") if found.releases else Told()
 
@@ -145,6 +159,8 @@ def field(text: str, facts: Facts) -> Told:
 def _flag_fix(flag: str, facts: Facts) -> Fix:
     if flag in _SAMPLING:
         return Fix(f"drop {flag}: it is a setting of requests (or of --override-generation-config), not of the server")  # fmt: skip
+    if flag in _OTHERS:
+        return Fix(_OTHERS[flag])
     name, version = flag.lstrip("-"), facts.get("vllm_version")
     flags, releases = vllm_flags.table()
     known = flags.get(name.removeprefix("no-"))
@@ -183,6 +199,10 @@ FAILURES = (
         deterministic=True,
         variants=(
             Variant(
+                when=when(r"__init__\(\) got an unexpected keyword"), sentence="the program that starts vLLM passes an argument that this version of vLLM does not know",
+                why="A script, or a framework around vLLM, is written for another release of it. Each start ends in the same way.",
+            ),
+            Variant(
                 when=when(facts=("flag_of_no_release",)), sentence="a program has an argument that it does not know, and no release of vLLM has it", confidence=0.6,
                 why="It may be an argument of a program around vLLM (a router, vllm-omni, a launcher), which is of another version, is not installed, or was not the one that was started.",
             ),
@@ -204,6 +224,19 @@ FAILURES = (
         numbers=field,
         variants=(
             NO_FIELD,
+            Variant(
+                when=when(r"argument (?:subparser|subcommand|\{\w[^}]{0,200}\}): invalid choice"), sentence="the first word after vllm is none of its commands",
+                why="The commands are serve, chat, complete, bench and others; a model or a flag stands in their place. Each start ends in the same way.",
+                cures=(cure("name the command first, then the model", "vllm serve ORG/MODEL …", when(r"invalid choice")), cure("in a container, check the image's entrypoint: it may already be vllm, or vllm serve", "docker inspect --format '{{.Config.Entrypoint}} {{.Config.Cmd}}' IMAGE")),
+            ),
+            Variant(
+                when=when(r"--enable-auto-tool-choice requires --tool-call-parser"), sentence="--enable-auto-tool-choice needs a parser of tool calls, and none is named", why="Each start ends in the same way.",
+                cures=(cure("name the parser that was made for this model (its page, or vLLM's page on tool calling, has the name)", "--tool-call-parser NAME", when(r"requires")), cure("or, without tool calls, leave --enable-auto-tool-choice out", None, when(r"requires"))),
+            ),
+            Variant(
+                when=when(r"expected (?:one|at least one|\d+) arguments?"), sentence="a flag stands without its value", why="Each start ends in the same way.",
+                cures=(cure("write the value after the flag; check that a variable in its place is not empty, and write a value that begins with a dash with =", "--FLAG=VALUE", when(r"expected")),),
+            ),
             Variant(when=when(r"arguments are required"), sentence="the command lacks an argument", why="Each start ends in the same way."),
         ),
     ),

@@ -33,7 +33,7 @@ def lacks_some_layers(text: str) -> bool:
     return len(layers) == len(names) > len(numbers) > 0 and 0 not in numbers
 
 
-_ARCHITECTURE = re.compile(r"[Aa]rchitectures? \[?['\"]?(\w{4,80})")
+_ARCHITECTURE = re.compile(r"[Aa]rchitectures? \[?['\"]?(\w{4,80})|\b(\w{4,80}) has no vLLM\b|model module\. '(\w{4,80})'")  # fmt: skip
 
 
 def architecture(text: str, facts: Facts) -> Told:
@@ -51,6 +51,9 @@ _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """The values that --max-lora-rank takes (vllm/config/lora.py)."""
 
 
+_MERGE = "merge the adapter into the model's weights before serving (peft: merge_and_unload)"
+
+
 def _rank(text: str, facts: Facts) -> Told:
     found = _RANK.search(text)
     if not found:
@@ -58,7 +61,7 @@ def _rank(text: str, facts: Facts) -> Told:
     wanted = int(found[1])
     enough = next((each for each in _RANKS if each >= wanted), None)
     if enough is None:
-        return Told(f"Rank {wanted} is above vLLM's limit ({_RANKS[-1]}).")
+        return Told(f"Rank {wanted} is above vLLM's limit ({_RANKS[-1]}).", (Fix(_MERGE),))
     return Told(f"Its rank is {wanted}.", (Fix("allow its rank", f"--max-lora-rank {enough}"),))
 
 
@@ -74,7 +77,7 @@ RULES = (
     rule(ABSENT, "Too Many Requests", "Status(429)", "429 Client Error", "rate limit", pattern=r"429 Client Error|Status\(429\)|(?:Error|error)\b.{0,80}429 Too Many Requests|client error \(429|(?:huggingface|hf\.co|[Hh]ub).{0,200}rate limit", deterministic=False),
     rule(ABSENT, "CAS service error", "xet", "Xet", pattern=r"CAS service error(?!.{0,200}\bos error \d)|(?:hf_xet|xethub|xet_get|XetError|[Xx]et storage).{0,200}(?:[Ee]rror|[Ff]ail|[Tt]ime)", deterministic=False),
     rule(ABSENT, "Client Error", "Server Error", pattern=r"(?:404 Client|5\d\d Server) Error.{0,300}(?:huggingface|hf\.co|modelscope)", deterministic=False, rank=Rank.GENERAL),
-    rule(ABSENT, "Repo id must", "does not appear to have", "Error no file named", "is not the path to a directory", "an't load the configuration of", "annot find the requested files", pattern=r"Repo id must (?:be|use)|does not appear to have (?:a file named|files? named|any)|Error no file named|is not the path to a directory containing|[Cc]an't load the configuration of|[Cc]annot find the requested files"),
+    rule(ABSENT, "Repo id must", "does not appear to have", "Error no file named", "is not the path to a directory", "an't load ", "annot find the requested files", pattern=r"Repo id must (?:be|use)|does not appear to have (?:a file named|files? named|any)|Error no file named|is not the path to a directory containing|[Cc]an't load the configuration of|[Cc]annot find the requested files|[Cc]an't load (?:image processor|feature extractor|video processor|processor|the model) for '"),
     rule(ABSENT, "ouldn't connect to", "annot reach", "huggingface.co", "hf-mirror", "modelscope", pattern=r"(?:[Cc]ouldn't connect to|[Cc]annot reach) '?https?://\S*(?:huggingface|hf\.co|hf-mirror|modelscope)|HTTPSConnectionPool\(host='?(?:[\w.-]{0,80}(?:huggingface|hf|modelscope))|(?:ConnectionError|ConnectTimeout|SSLError|ReadTimeout|NameResolutionError|MaxRetryError|ProxyError)\b.{0,800}(?:huggingface|modelscope|hf-mirror)", deterministic=False),
     rule(ABSENT, "SafetensorError", "HeaderTooLarge", "HeaderTooSmall", "MetadataIncompleteBuffer", "InvalidHeaderDeserialization", "PytorchStreamReader failed", rank=Rank.GENERAL),
     rule(ABSENT, "config.json", "safetensors", "No such file", pattern=r"FileNotFoundError: .{0,800}(?:config\.json|safetensors|\.gguf|\.bin|params\.json|tokenizer)|No such file or directory: '\S{0,400}(?:config\.json|safetensors|\.gguf|/models?/\S{0,400}|/snapshots/\S{0,400})'", rank=Rank.GENERAL),
@@ -104,7 +107,7 @@ RULES = (
     rule(UNKNOWN, "Assertion failed, ", pattern=r"^\W{0,8}(?:\([^()]{1,80}\) )*(?:.{0,60}\] )?\s*Assertion failed, \S", rank=Rank.GENERAL),
     rule(CONFIG, "Value error, ", rank=Rank.GENERAL, needs=when(seen=r"validation errors? for \w*(?:Config|Args)\b|^(?!.*validation error)")),
     rule(LORA, "LoRA rank", "lora_rank", pattern=r"LoRA rank \S+ is greater than max_lora_rank|max_lora_rank \(\d+\) must be"),
-    rule(LORA, "LoRA", "Lora", "lora", "LORA", "No suitable kernel. h_in", pattern=r"No suitable kernel\. h_in|does not support (?:LoRA|LORA|lora)|not supported for (?:LoRA|LORA)|LoRA (?:is|was) not (?:enabled|supported)|LoRA is not enabled|no support for LORA|is unsupported LoRA weight|[Uu]nsupported LoRA weight|No adapter found for|LoRA added vocab size|[Nn]o free (?:LoRA|lora) slots|greater than the number of GPU LoRA slots|Adapter bias cannot be used|LoRA adapter .{0,80}(?:not found|does not exist|contains)|The lora adapter .{0,80}(?:does not exist|not found)|When using LoRA, vocab|max_cpu_loras \(\d+\) must be|[Pp]unica LoRA kernels|Long LoRA scaling factor|supported LoRA modules found|LoRA path must be"),
+    rule(LORA, "LoRA", "Lora", "lora", "LORA", "Adapter bias", "No suitable kernel. h_in", pattern=r"No suitable kernel\. h_in|does not support (?:LoRA|LORA|lora)|not supported for (?:LoRA|LORA)|LoRA (?:is|was) not (?:enabled|supported)|LoRA is not enabled|no support for LORA|is unsupported LoRA weight|[Uu]nsupported LoRA weight|No adapter found for|LoRA added vocab size|[Nn]o free (?:LoRA|lora) slots|greater than the number of GPU LoRA slots|Adapter bias cannot be used|LoRA adapter .{0,80}(?:not found|does not exist|contains)|The lora adapter .{0,80}(?:does not exist|not found)|When using LoRA, vocab|max_cpu_loras \(\d+\) must be|[Pp]unica LoRA kernels|Long LoRA scaling factor|supported LoRA modules found|LoRA path must be"),
     rule(LORA, "Loading lora", pattern=r"Loading lora \S+ failed(?!: No adapter)", rank=Rank.SYMPTOM),
     rule(LORA, "expected target modules in", "adapter_config.json", "vLLM only supports modules_to_save", "vLLM does not yet support DoRA", "Adapter rank", pattern=r"expected target modules in|(?:Error|error|not|No)\b.{0,200}adapter_config\.json|adapter_config\.json.{0,80}(?:not|missing)|vLLM only supports modules_to_save|vLLM does not yet support DoRA"),
 )  # fmt: skip
@@ -112,7 +115,10 @@ RULES = (
 _NETWORK = r"(?:HTTPS?ConnectionPool|ConnectionError|ConnectTimeout|ReadTimeout|SSLError|ProxyError|NameResolutionError|MaxRetryError|ouldn't connect to|annot reach|LocalEntryNotFound)"
 _ON_THE_HUB = r"(?:Invalid repository ID or local directory specified: |is not a valid model identifier|[Cc]an't load the configuration of |Incorrect path_or_model_id: |any model weights with .)'(?![./~])[\w.-]{1,96}/[\w.-]{1,96}'|[ :](?![./~])[\w.-]{1,96}/[\w.-]{1,96} is not a local folder|Repository Not Found for url"
 _DAMAGED = r"SafetensorError|HeaderTooLarge|HeaderTooSmall|MetadataIncompleteBuffer|InvalidHeaderDeserialization|PytorchStreamReader|Consistency check failed"
-_PINNED_TRANSFORMERS = cure("see whether Transformers is of a version that this vLLM requires", "python -m pip check; python -m pip show vllm transformers")  # fmt: skip
+_PINNED_TRANSFORMERS = cure("check whether Transformers is of a version that this vLLM requires", "python -m pip check; python -m pip show vllm transformers")  # fmt: skip
+
+_WHOAMI = cure("check whether this process has a token, and of which account", "hf auth whoami   (older: huggingface-cli whoami)")  # fmt: skip
+_IF_ADAPTER = r"(?<![a-z_])config\.json|any model weights"
 
 FAILURES = (
     Failure(
@@ -120,23 +126,56 @@ FAILURES = (
         sentence="Hugging Face refuses the model: the token has no access, or is missing",
         why="The repository is gated or private, or the token is wrong: the account of the token needs access, and the token must reach vLLM.",
         cures=(
+            _WHOAMI,
             cure("accept the licence on the model's page, with the account of the token", None, when(r"gated|restricted|authorized list|licen[cs]e", lacks=r"Invalid (?:user token|username|credentials)")),
             cure("log in, or set the token (in a container: pass it on with -e HF_TOKEN)", "export HF_TOKEN=hf_…", when(r"401|403|oken|gated|restricted|password|redentials")),
         ),
         deterministic=True,
+        variants=(
+            Variant(
+                when=when(r"awaiting a review|(?:has been|was) rejected by"), sentence="the authors of this gated model have not approved the request of the token's account",
+                why="Hugging Face knows the account; another token of it has the same access.", cures=(cure("check the state of the request on the model's page, and wait for its approval, or use a token of an account that has it", "hf auth whoami", when(r"review|rejected")),),
+            ),
+            Variant(
+                when=when(r"fine-grained token|enable access to public gated"), sentence="the token is a fine-grained one without permission for gated repositories",
+                why="The licence may be accepted; the token's own permissions are too narrow.", cures=(cure("in the token's settings on huggingface.co, allow it to read public gated repositories, or use a token of type Read", None, when(r"oken")), cure("if the error stays, accept the licence on the model's page with the same account", None, when(r"gated"))),
+            ),
+            Variant(
+                when=when(r"Invalid user token|Invalid credentials in Authorization"), sentence="Hugging Face does not accept the token that was sent: it is wrong, revoked or not copied whole",
+                why="A wrong token is refused for public models, too.", cures=(_WHOAMI, cure("set a valid token (in a container: -e HF_TOKEN)", "export HF_TOKEN=hf_…", when(r"Invalid")), cure("or, if the model is public, start without a token", "env -u HF_TOKEN -u HUGGING_FACE_HUB_TOKEN vllm serve …", when(r"Invalid"))),
+            ),
+        ),
     ),
     Failure(
         slug=ABSENT,
         sentence="the model's files are not in the place that vLLM reads",
         why="The name is neither a folder that exists here (in this container) with the needed files nor a repository that can be reached; a path that does not exist is taken for a repository's name.",
         cures=(
-            cure("see whether the folder is there, seen from inside the container", "ls -l /path/to/model"),
+            cure("check whether the folder is there, seen from inside the container", "ls -l /path/to/model"),
             cure("in a container, mount it", "docker run -v /models:/models …", when(r"['\"` ]/\w\S*|Repo id must|FileNotFoundError|No such file")),
             cure("check the repository's name and revision on huggingface.co", None, when(r"not a (?:local folder|valid model)|RepositoryNotFound|RevisionNotFound|Repository Not Found|Revision Not Found|404")),
             cure("if the repository is private or gated, pass a token that may read it", "export HF_TOKEN=hf_…", when(r"\b401\b|private or gated|private repository")),
         ),
         deterministic=True,
         variants=(
+            Variant(
+                when=when(r"Repo id must [^\n]{0,300}: '(?![./~])\w"), sentence="the name of the model is no valid name on Hugging Face, and no folder of this name exists here",
+                why="Such a name is ORG/MODEL, of letters, digits, '-', '_' and '.'; a web address or a tag after a colon is not part of it (newer releases of vLLM take ORG/NAME:QUANT for GGUF).",
+                cures=(cure("check the spelling of the name"), cure("if it is a folder, use its absolute path, seen from inside the container", "ls -l /path/to/model", when(r"Repo id"))),
+            ),
+            Variant(
+                when=when(r"No such file or directory: '[^'\n]{0,400}/snapshots/"), sentence="a file is missing in the Hub's cache: its download did not finish, or it was removed",
+                cures=(cure("check for links that lead nowhere", "ls -lL /path/of/the/snapshot"), cure("download the rest, into the same HF_HOME", "hf download ORG/MODEL", when(r"snapshots"))),
+            ),
+            Variant(
+                when=when(r"an't load (?:image processor|feature extractor|video processor|processor) for"), sentence="the model's processor for images or audio could not be loaded",
+                why="Most often its file (preprocessor_config.json or processor_config.json) is missing: copies and fine-tunes of a model may lack it.",
+                cures=(cure("check whether the file is there", "ls -lL /path/to/model"), cure("if it is missing, copy it from the model that this one was made from", None, when(r"an't load"))),
+            ),
+            Variant(
+                when=when(r"does not contain tensor"), sentence="a weight file does not have a tensor that its index or the loader names",
+                cures=(cure("compare the file with model.safetensors.index.json: are both of one revision?", "ls -lL /path/to/model"),),
+            ),
             Variant(
                 when=when(r"No supported config format found in ['\"`]?[\w.-]{2,80}/[\w.-]{2,120}['\"`]?\s*(?:\n|$)"),
                 sentence="no config of this model could be read, from the hub or from a folder of this name",
@@ -168,34 +207,50 @@ FAILURES = (
             Variant(
                 when=when(r"CAS service error|[Xx]et"),
                 sentence="the download from Hugging Face's Xet store failed",
-                cures=(cure("download again, without the Xet store if need be", "HF_HUB_DISABLE_XET=1", when(r"CAS service|[Xx]et")),),
+                why="Its servers have other names than huggingface.co; a firewall or proxy may allow only one of the two.",
+                cures=(cure("check whether this host (this container) reaches it", "curl -sI https://cas-server.xethub.hf.co"), cure("download again, without the Xet store if need be", "HF_HUB_DISABLE_XET=1", when(r"CAS service|[Xx]et"))),
                 deterministic=False,
             ),
             Variant(
                 when=when(_DAMAGED),
                 sentence="a weight file is damaged or was not downloaded whole",
                 why="Git LFS pointers in place of the files, an interrupted download or a full disk leave such files.",
-                cures=(cure("compare its size with the repository's (a Git LFS pointer has about 130 bytes)", "ls -lL /path/to/model"), cure("download that file again", "hf download ORG/MODEL --force-download", when(_DAMAGED))),
+                cures=(cure("compare its size with the repository's (a Git LFS pointer has about 130 bytes)", "ls -lL /path/to/model"), cure("if the disk has room, download that file again", "df -h; hf download ORG/MODEL FILE --force-download", when(_DAMAGED))),
             ),
             Variant(
                 when=when(r"OfflineModeIsEnabled|outgoing traffic"),
                 sentence="a file is not in the cache, and this process may not download (HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set)",
                 cures=(cure("list the cache, and the variables that are set", "hf cache ls; env | grep -E 'HF_|OFFLINE'"), cure("download with the same revision and HF_HOME first, or unset the variable", None, when(r"ffline|outgoing traffic"))),
             ),
+            Variant(when=when(r"Read timed out|ReadTimeout"), sentence="Hugging Face (or its mirror) did not answer in time", why="The network is slow or cut, or the hub is overloaded. Files that were downloaded stay in the cache.", deterministic=False,
+                cures=(cure("check how fast this host (this container) reaches the hub", "curl -so /dev/null -w '%{time_total}\\n' https://huggingface.co"), cure("start again, with longer timeouts if it is slow", "HF_HUB_DOWNLOAD_TIMEOUT=60 HF_HUB_ETAG_TIMEOUT=60", when(r"[Tt]ime")))),
             Variant(
-                when=when(_NETWORK),
-                sentence="Hugging Face (or its mirror) cannot be reached, and the files are not in the cache",
+                when=when(_NETWORK), sentence="Hugging Face (or its mirror) cannot be reached, and the files are not in the cache",
                 cures=(
-                    cure("see whether this host (this container) reaches the hub", "curl -sI https://huggingface.co"),
+                    cure("check whether this host (this container) reaches the hub", "curl -sI https://huggingface.co"),
+                    cure("check which proxy and which mirror this process uses", "env | grep -i -E 'proxy|HF_ENDPOINT'"),
                     cure("without network, download on a host that has it, and mount the folder", "hf download ORG/MODEL", when(_NETWORK)),
                 ),
                 deterministic=False,
+            ),
+            Variant(
+                when=when(r"does not appear to have (?:a file|files?) named|Error no file named|annot find any model weights with"),
+                sentence="the folder or repository of the model lacks a file that vLLM needs",
+                why="The folder or repository was found. An interrupted download, a mount of a wrong (empty) folder, a repository of another format or a copy without all files are the usual causes.",
+                cures=(
+                    cure("list its files, seen from inside the container (for a repository: on its page)", "ls -lL /path/to/model"),
+                    cure("name a GGUF file itself, with the tokenizer and the config of the original model", "vllm serve ./FILE.gguf --tokenizer ORG/MODEL --hf-config-path ORG/MODEL", when(r"(?i)gguf")),
+                    cure("if it has adapter_config.json instead, serve its base model with the adapter", "vllm serve BASE --enable-lora --lora-modules NAME=ORG/NAME", when(_IF_ADAPTER)),
+                    cure("if it has params.json and consolidated weights instead, read it in Mistral's format", "--tokenizer-mode mistral --config-format mistral --load-format mistral", when(_IF_ADAPTER)),
+                    cure("else download the missing file, or copy it from the model that this one was made from", "hf download ORG/MODEL", when(r"file|weights")),
+                ),
             ),
             Variant(
                 when=when(_ON_THE_HUB),
                 sentence="no model of this name could be read from Hugging Face",
                 why="The repository does not exist, is private, or has no config.json, for example because it contains only an adapter (LoRA).",
                 cures=(
+                    cure("check the token that was sent: Hugging Face refuses it, for public models, too", "hf auth whoami", when(r"Invalid credentials")),
                     cure("check the repository's name on huggingface.co, and whether it exists and has config.json and weights", "curl -sI https://huggingface.co/ORG/NAME/resolve/main/config.json"),
                     cure("if it is private, use a token that may read it", "export HF_TOKEN=hf_…", when(_ON_THE_HUB)),
                     cure("if it has adapter_config.json instead, serve its base model with the adapter", "vllm serve BASE --enable-lora --lora-modules NAME=ORG/NAME", when(_ON_THE_HUB)),
@@ -203,8 +258,7 @@ FAILURES = (
                 ),
             ),
             Variant(
-                when=when(r"5\d\d Server Error"),
-                sentence="Hugging Face answered with an error of its own",
+                when=when(r"5\d\d Server Error"), sentence="Hugging Face answered with an error of its own",
                 cures=(cure("wait and start again", "curl -sI https://huggingface.co"),),
                 deterministic=False,
             ),
@@ -222,10 +276,28 @@ FAILURES = (
         numbers=architecture,
         variants=(
             Variant(
+                when=when(r"Unrecognized model in "), sentence="config.json names no model type (model_type), so Transformers does not know its architecture",
+                why="Most often it is not the config of a model: an adapter's, a training checkpoint's, another library's format, or an incomplete copy.",
+                cures=(
+                    cure("check its content", "grep -E 'model_type|architectures' /path/to/model/config.json; ls -lL /path/to/model"),
+                    cure("if the folder has adapter_config.json, serve the base model with the adapter", "vllm serve BASE --enable-lora --lora-modules NAME=/path", when(r"Unrecognized model")),
+                    cure("if it has params.json and consolidated weights, read it in Mistral's format", "--tokenizer-mode mistral --config-format mistral --load-format mistral", when(r"Unrecognized model")),
+                ),
+            ),
+            Variant(
+                when=when(r"Unrecognized configuration class [^\n]{0,300}(?:AutoTokenizer|AutoProcessor|AutoImageProcessor)"), sentence="Transformers has no tokenizer or processor for this model's kind of config",
+                why="The files that name it (tokenizer_config.json, preprocessor_config.json) are missing, or it is code of the repository, or the installed Transformers is too old.",
+                cures=(cure("check whether the files are there and name a class or auto_map", "ls -lL /path/to/model; grep -E 'tokenizer_class|auto_map' /path/to/model/*.json"), _PINNED_TRANSFORMERS, cure("if you trust the repository's code (auto_map), allow it", "--trust-remote-code", when(r"Unrecognized"))),
+            ),
+            Variant(
+                when=when(r"no module or parameter named '[^']{0,200}(?:base_layer|lora_[AB]|base_model)"), sentence="the checkpoint was saved with its LoRA adapter in it (PEFT's names), not merged",
+                why="Names like base_layer and lora_A are PEFT's; the model's own layers do not have them.", cures=(cure("merge the adapter before saving (peft: merge_and_unload), or save and serve it as an adapter of the base model", None, when(r"named '")),),
+            ),
+            Variant(
                 when=when(r"failed to be inspected"),
                 sentence="importing this model's code failed, so vLLM could not inspect its architecture",
                 why="The architecture is known; the error that the import raised stands before this line.",
-                cures=(cure("read the traceback above it; often a package that this model needs is missing", "python -m pip check"),),
+                cures=(cure("read the traceback above it; often a package that this model needs is missing", "python -m pip check"), cure("if it ends with No module named, install that package into the Python that runs vLLM", None, when(seen=r"No module named '"))),
             ),
             Variant(
                 when=when(r"Transformers does not recognize|CONFIG_MAPPING|not recognize this architecture"),
@@ -248,7 +320,7 @@ FAILURES = (
                 when=when(r"no module or parameter named|KeyError: '", frames=r"(?:update|sync|receive)_weights"),
                 sentence="weights that a trainer sends to the running engine have names that vLLM's model does not have",
                 why="The names come from the trainer (verl, TRL, OpenRLHF …), LoRA's among them; the checkpoint on the disk is not at fault.",
-                cures=(cure("see whether the trainer's release goes with this vLLM, and how it maps or merges LoRA weights", "python -m pip show vllm verl trl openrlhf", when(frames=r"_weights")),),
+                cures=(cure("check whether the trainer's release goes with this vLLM, and how it maps or merges LoRA weights", "python -m pip show vllm verl trl openrlhf", when(frames=r"_weights")),),
             ),
             Variant(
                 when=when(facts=("some_layers_missing",)),
@@ -257,15 +329,21 @@ FAILURES = (
                 cures=(cure("compare the files and their sizes with model.safetensors.index.json, and num_hidden_layers with the layers in it", "ls -lL /path/to/model"), cure("download the missing files", "hf download ORG/MODEL", when(facts=("some_layers_missing",)))),
             ),
             Variant(
-                when=when(r"no module or parameter named|were not initialized from checkpoint|are not initialized from checkpoints|KeyError: '"),
+                when=when(r"not initialized from checkpoint"),
+                sentence="the checkpoint lacks weights that this vLLM's implementation of the model expects",
+                why="Either they have other names there (the implementation is older or newer than the checkpoint, or the checkpoint is another variant or quantization), or a file is missing.",
+                cures=(cure("search the names of the message in model.safetensors.index.json, and check that all its files are there", "ls -lL /path/to/model"), cure("check which vLLM release the model's page asks for")),
+            ),
+            Variant(
+                when=when(r"no module or parameter named|KeyError: '"),
                 sentence="the names of the checkpoint's weights are not those that this vLLM's implementation of the model has",
                 why="The implementation is older or newer than the checkpoint, or the checkpoint is a variant (an adapter, another quantization) that it does not read.",
                 cures=(cure("compare the names with those in model.safetensors.index.json"), cure("see which vLLM release the model's page asks for")),
             ),
             Variant(
                 when=when(r"--runner|--task|\b(?:task|pooling|generat\w+|embed\w*|classif\w+|scor\w+|transcri\w+)\b.{0,80}\b(?:API|task|runner)|'embed' task"),
-                sentence="this model does not do the task that it was started for",
-                cures=(cure("leave --task or --runner out, or name one that the message lists", None, when(r"task|runner")),),
+                sentence="the model, as it was started, does not do the task that a flag or a request asks for",
+                cures=(cure("ask for a task that the message lists, or leave --task or --runner out", None, when(r"task|runner")), cure("for embeddings or scores, check that the model is made for them, and start it so", "--runner pooling   (before 0.11: --task embed)", when(r"(?i)embed|pooling|scor|classif|reward"))),
             ),
             Variant(
                 when=when(r"GGUF"),
@@ -307,15 +385,21 @@ FAILURES = (
                 deterministic=False,
             ),
             Variant(
-                when=when(r"TemplateSyntaxError"), sentence="the chat template itself is not valid Jinja",
-                why="The file, or its text on the command line, is damaged or wrongly quoted; requests are not the cause.",
+                when=when(r"UndefinedError: .{1,160} has no (?:attribute|element)"), sentence="the chat template refused the messages of a request: they lack a field that it reads",
+                why="Often content is missing or a list where the template expects text, or tools and tool calls are in another form; only this request fails.",
+                cures=(cure("compare the messages and tools of the request with the fields that the template reads", None, when(r"has no")), cure("if content is a list of parts, let vLLM join them to a text", "--chat-template-content-format string", when(r"has no"))),
+                deterministic=False,
+            ),
+            Variant(
+                when=when(r"TemplateSyntaxError"), sentence="the chat template is not Jinja that this process can read",
+                why="The file, or its text on the command line, is damaged or wrongly quoted, or it uses a tag of a later Transformers; requests are not the cause.",
                 cures=(cure("check the file that --chat-template or the tokenizer's config names, and how its text is quoted", None, when(r"TemplateSyntaxError")),),
             ),
             Variant(
                 when=when(r"[Rr]oles must alternate|[Ss]ystem role not supported|optional system message|Only user and assistant|jinja2\.exceptions|TemplateError|TemplateSyntaxError"),
                 sentence="the chat template refused the messages of a request",
-                why="The template of this model allows only some orders of roles; the engine lives on.",
-                cures=(cure("send roles as the template wants them, or give another template", "--chat-template ./template.jinja", when(r"roles|role|Template|message")),),
+                why="The template checks roles, their order and the content of messages, and its message has the reason; the engine lives on.",
+                cures=(cure("send messages with the roles and in the order that the template wants"), cure("if clients cannot, use a changed copy of the template", "--chat-template ./template.jinja", when(r"roles|role|Template|message"))),
                 deterministic=False,
             ),
             Variant(
@@ -329,8 +413,8 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"untagged enum|data did not match"),
-                sentence="tokenizer.json was written by a later version of the tokenizers library",
-                cures=(cure("take a newer tokenizers (with the Transformers that this vLLM allows)", "python -m pip check", when(r"untagged enum")),),
+                sentence="tokenizer.json has a form that the installed tokenizers library does not know; most often a later version wrote it",
+                cures=(cure("check that the file is whole, and which versions are installed", "tail -c 100 /path/to/model/tokenizer.json; python -m pip show tokenizers transformers"), cure("take a newer tokenizers (with the Transformers that this vLLM allows)", "python -m pip check", when(r"untagged enum")),),
             ),
             Variant(
                 when=when(r"TokenizersBackend.{0,20}has no attribute|all_special_tokens_extended"),
@@ -353,7 +437,7 @@ FAILURES = (
             Variant(
                 when=when(r"instantiate the backend tokenizer|Converting from (?:Tiktoken|SentencePiece)"),
                 sentence="no fast tokenizer could be made: tokenizer.json is missing or damaged, or the package that converts another format is not installed",
-                cures=(cure("see whether tokenizer.json is there and whole, and whether sentencepiece and tiktoken are installed", "ls -lL /path/to/model; python -m pip show sentencepiece tiktoken"),),
+                cures=(cure("check whether tokenizer.json is there and whole, and whether sentencepiece and tiktoken are installed", "ls -lL /path/to/model; python -m pip show sentencepiece tiktoken"),),
             ),
             Variant(
                 when=when(r"okenizer file found|annot (?:find|load)|an't load", frames=r"(?i)mistral"),
@@ -364,8 +448,9 @@ FAILURES = (
             Variant(
                 when=when(r"."),
                 sentence="the tokenizer's files are missing, damaged or of another kind",
+                why="A Git LFS pointer or an error page in place of tokenizer.json has the same effect.",
                 cures=(
-                    cure("see whether tokenizer.json (or tokenizer.model, tekken.json) is there and whole", "ls -lL /path/to/model"),
+                    cure("check whether tokenizer.json (or tokenizer.model, tekken.json) is there and whole", "ls -lL /path/to/model"),
                     cure("if they are missing, name a model that has them", "--tokenizer ORG/MODEL", when(r"an't load tokenizer|tokenizer file found|annot (?:find|load)")),
                     cure("if you trust the code of its repository, allow it", "--trust-remote-code", when(r"trust_remote_code")),
                 ),
@@ -384,18 +469,18 @@ FAILURES = (
             Variant(
                 when=when(r"User-specified max_model_len"),
                 sentence="--max-model-len is longer than the model was made for",
-                cures=(cure("leave --max-model-len out, or take the length that the message names", None, when(r"max_model_len")),),
+                cures=(cure("leave --max-model-len out, or take the length that the message names", None, when(r"max_model_len")), cure("if the model's page describes a longer context (YaRN), set its RoPE scaling as described there", "--hf-overrides '{…}'", when(r"max_model_len"))),
             ),
             Variant(
                 when=when(r"max_num_batched_tokens \(\d+\) (?:is smaller|must be)"),
                 sentence="--max-num-batched-tokens is too small beside the other limits",
-                cures=(cure("raise --max-num-batched-tokens, or let it out", None, when(r"max_num_batched_tokens")),),
+                cures=(cure("raise or leave out --max-num-batched-tokens, or lower the limit that the message compares it with", None, when(r"max_num_batched_tokens")),),
             ),
             Variant(
                 when=when(r"[Rr]ope|RoPE|'factor'|'type'|mrope|position_embeddings"),
                 sentence="the installed Transformers and vLLM cannot read the RoPE entry of the model's config.json",
-                why="Its form changed (type became rope_type, rope_scaling became rope_parameters).",
-                cures=(cure("compare rope_scaling in config.json with the model's page, and the versions that it asks for", "python -m pip check"),),
+                why="Its form changed (type became rope_type, rope_scaling became rope_parameters with Transformers 5). It may also come from a flag (--hf-overrides, --rope-scaling).",
+                cures=(_PINNED_TRANSFORMERS, cure("compare rope_scaling in config.json with the model's page, and the versions that it asks for")),
             ),
             Variant(
                 when=when(r"has no attribute|text_config"),
@@ -409,10 +494,10 @@ FAILURES = (
                 cures=(cure("if you trust it, allow it", "--trust-remote-code", when(r"trust_remote_code|execute the configuration|custom code")), cure("or take a vLLM release that has this architecture itself")),
             ),
             Variant(
-                when=when(r"No model architectures are specified|Value error, Expecting value: line"),
+                when=when(r"No model architectures are specified|Value error, Expecting value: line|not a valid JSON|JSONDecodeError"),
                 sentence="the model's config.json is empty, not JSON, or names no architecture",
                 why="Either a flag's JSON or a file of the model is not in a format that vLLM reads; Git LFS pointers and folders of other formats look so.",
-                cures=(cure("see its content", "head -c 300 /path/to/model/config.json"),),
+                cures=(cure("see its content", "head -c 300 /path/to/model/config.json"), cure("if it is JSON without the entry architectures, name the architecture", "--hf-overrides '{\"architectures\": [\"NAME\"]}'", when(r"No model architectures"))),
             ),
             Variant(
                 when=when(r"(?:\bis set to|\bgot) -\d{2}"),
@@ -426,13 +511,11 @@ FAILURES = (
                 why="If the command line has neither, vLLM set the first itself, which is a bug of this release for this model.",
                 cures=(cure("add the setting that the message asks for, or leave the first one out", None, when(r"can only be")),),
             ),
-            Variant(
-                when=when(flags.NO_NUMBER), sentence=flags.NOT_A_NUMBER.sentence, why=flags.NOT_A_NUMBER.why, cures=flags.NOT_A_NUMBER.cures,
-            ),
+            flags.NOT_A_NUMBER,
             Variant(
                 when=when(r"Value error, |validation error"),
                 sentence="vLLM's check of its settings failed, and the message is its reason",
-                cures=(cure("see the values that the flag takes", "vllm serve --help=all   (before 0.10: --help)", when(r"--[a-z]|argument|Valid options|must be one of")),),
+                cures=(cure("change or leave out the setting that the message names; check the command line, and a --config file or chart that passes it", None, when(r"rror")), cure("see the values that the flag takes", "vllm serve --help=all   (before 0.10: --help)", when(r"--[a-z]|argument|Valid options|must be one of"))),
             ),
             Variant(
                 when=when(facts=("packed_4_bit",)), sentence="the checkpoint has a layer in 4-bit form (bitsandbytes), and vLLM built this layer without quantization",
@@ -442,7 +525,7 @@ FAILURES = (
             Variant(
                 when=when(r"shape|[Ss]ize|load weight|vocab"),
                 sentence="weights and config.json (or the implementation) disagree on a shape",
-                cures=(cure("compare config.json with the weights: are they of one revision, and of one quantization?", "ls -lL /path/to/model"), cure("if a tokenizer or adapter added tokens, the weights must have them, too", None, when(r"vocab"))),
+                cures=(cure("compare config.json with the weights: are they of one revision, and of one quantization?", "ls -lL /path/to/model"), cure("if they are, search vLLM's issues for this model with this quantization and these parallel sizes"), cure("if a tokenizer or adapter added tokens, the weights must have them, too", None, when(r"vocab"))),
             ),
         ),
     ),
@@ -453,6 +536,18 @@ FAILURES = (
         cures=(cure("see the adapter's targets", "cat adapter_config.json"),),
         deterministic=True,
         variants=(
+            Variant(
+                when=when(r"max_lora_rank \(\d+\) must be"), sentence="--max-lora-rank has a value that this vLLM does not take", why="It takes only some values, and the message lists them. The adapter was not read.",
+                cures=(cure("use the next larger value of the list that is at least the adapter's rank", "grep -E '\"r\":' adapter_config.json", when(r"must be")),),
+            ),
+            Variant(
+                when=when(r"max_cpu_loras \(\d+\) must be"), sentence="--max-cpu-loras is smaller than --max-loras",
+                cures=(cure("leave --max-cpu-loras out, or set it to --max-loras or more (it costs host memory only)", None, when(r"max_cpu_loras")),),
+            ),
+            Variant(
+                when=when(r"DoRA|Adapter bias"), sentence="the adapter uses a feature of PEFT that this vLLM does not serve (DoRA, biases)",
+                cures=(cure("check its settings", "grep -E 'use_dora|\"bias\"|lora_bias' adapter_config.json"), cure("train it without this feature, or merge it into the model's weights (peft: merge_and_unload)", None, when(r"DoRA|bias"))),
+            ),
             Variant(
                 when=when(r"(?:LoRA rank|Adapter rank) \S+ is greater than|max_lora_rank"),
                 sentence="the adapter's rank is larger than the server allows",
@@ -465,8 +560,9 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"does not support (?:LoRA|LORA|lora)|not supported for (?:LoRA|LORA)|no support for LORA"),
-                sentence="this vLLM does not serve LoRA adapters for this model",
-                cures=(cure("merge the adapter into the model's weights before serving (peft: merge_and_unload)", None, when(r"support")),),
+                sentence="this vLLM does not serve LoRA adapters for this model, or not with this backend or setting",
+                why="The message names the model's class, or a backend or setting that excludes adapters.",
+                cures=(cure("if the message names a backend or a setting, check whether another one can be used with adapters", None, when(r"support", lacks=r"For(?:Causal|Conditional)\w{0,40} does not support")), cure(_MERGE, None, when(r"support"))),
             ),
             Variant(
                 when=when(r"is unsupported LoRA weight|vLLM only supports modules_to_save"),
@@ -475,26 +571,26 @@ FAILURES = (
                 cures=(cure("see which modules it saves whole", "grep -A4 -E 'modules_to_save|target_modules' adapter_config.json"), cure("train it without modules_to_save, or merge it into the model's weights (peft: merge_and_unload)", None, when(r"LoRA weight|modules_to_save"))),
             ),
             Variant(
-                when=when(r"expected target modules|[Uu]nsupported LoRA weight|modules_to_save|supported LoRA modules|DoRA|Adapter bias|nsupported LoRA"),
+                when=when(r"expected target modules|[Uu]nsupported LoRA weight|modules_to_save|supported LoRA modules|nsupported LoRA"),
                 sentence="the adapter changes modules that this vLLM cannot serve as LoRA",
                 why="Its rank has nothing to do with it: the names in target_modules are not among those of this model's implementation.",
-                cures=(cure("compare target_modules with the names in the message", "cat adapter_config.json"), cure("train it on supported modules, or merge it into the model's weights", None, when(r"module|weight|DoRA|bias"))),
+                cures=(cure("check that the adapter was trained for this base model, and compare target_modules with the names in the message", "grep -A12 -E 'base_model_name_or_path|target_modules' adapter_config.json"), cure("if the base model is right, train it on supported modules, or merge it into the model's weights", None, when(r"module|weight"))),
             ),
             Variant(
                 when=when(r"Loading lora (?!.{0,200}No adapter found).{1,200} failed"),
                 sentence="an adapter could not be loaded; this line has no reason",
                 why="The exception that it was raised from stands in the traceback that belongs to it.",
-                cures=(cure("read that exception; if it names a file, see whether the adapter's files are there, seen from inside the container", "ls -l /path/to/adapter"),),
+                cures=(cure("read that exception; if it names a file, check whether the adapter's files are there, seen from inside the container", "ls -l /path/to/adapter"),),
             ),
             Variant(
                 when=when(r"No adapter found|does not exist|not found|path must be|adapter_config\.json"),
                 sentence="the adapter is not in the place that vLLM reads",
-                cures=(cure("see whether adapter_config.json and the weights are there, seen from inside the container", "ls -l /path/to/adapter"),),
+                cures=(cure("check whether adapter_config.json and the weights are there, seen from inside the container", "ls -l /path/to/adapter"),),
             ),
             Variant(
-                when=when(r"[Nn]o free (?:LoRA|lora) slots|number of GPU LoRA slots|max_cpu_loras"),
+                when=when(r"[Nn]o free (?:LoRA|lora) slots|number of GPU LoRA slots"),
                 sentence="more adapters are asked for at once than the server has slots",
-                cures=(cure("allow more at once (each takes GPU memory)", "--max-loras N", when(r"slots|max_cpu_loras")),),
+                cures=(cure("allow more at once (each takes GPU memory)", "--max-loras N", when(r"slots")),),
                 deterministic=False,
             ),
         ),

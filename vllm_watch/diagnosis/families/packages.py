@@ -13,7 +13,7 @@ DISK = "disk_full"
 CACHE = "folder_not_writable"
 
 RULES = (
-    rule(DISK, "o space left", "Errno 28", "isk space", "isk quota", "Errno 122", pattern=r"[Nn]o space left on device|\[Errno 28\]|[Nn]ot enough (?:free )?disk space|[Dd]isk quota exceeded|\[Errno 122\]"),
+    rule(DISK, "o space left", "Errno 28", "isk space", "isk quota", "Errno 122", pattern=r"[Nn]o space left on device|\[Errno 28\](?! inotify)|[Nn]ot enough (?:free )?disk space|[Dd]isk quota exceeded|\[Errno 122\]"),
     rule(DISK, "low on resource: ", pattern=r"low on resource: (?:ephemeral-storage|nodefs|imagefs|inodes)", rank=Rank.SYMPTOM, quiet=True),
     rule(CACHE, "object file: Permission denied"),
     rule(CACHE, "Permission denied", "Errno 13", "Read-only file system", "Errno 30", "uid not found", pattern=r"PermissionError: \[Errno 13\]|\[Errno 13\] Permission denied|(?:Error|ERROR)\b(?!.{0,200}(?:pidfd|ptrace)).{0,120}Permission denied|\[Errno 30\] Read-only|Read-only file system: '|getpwuid\(\): uid not found"),
@@ -33,6 +33,12 @@ RULES = (
 
 NOT_CUDA = r"(?i)rocm|hip|amd|npu|ascend|jetson|tegra|xpu|habana|macos|dylib|aarch64|_cpu"
 _OUTSIDE = r"(?:^|\s)/(?:usr/local/(?!lib)|opt/(?!venv|conda))(?:(?!-packages/)[\w.+/-]){1,200}\.so[.\d]{0,12}: undefined symbol"
+_INSTALL = (
+    cure("check which Python runs vLLM, and whether it has the package", "which -a python vllm; python -m pip list | grep -i NAME"),
+    cure("install setuptools in a version that still has pkg_resources", "python -m pip install 'setuptools<81'", when(r"pkg_resources")),
+    cure("install the package that the message names into this Python (its name on PyPI may differ: cv2 is opencv-python-headless), or start the Python that has it", None, when(r"(?i)no module|install|required|found", lacks=r"No module named '(?:pkg_resources|triton)")),
+    cure("on a machine with NVIDIA or AMD GPUs, install vLLM into a fresh environment, which brings Triton; other platforms have none, and the code that imports it is at fault", None, when(r"No module named 'triton")),
+)  # fmt: skip
 _CHECK = cure("see which packages do not fit each other", "python -m pip check")
 
 _EXTENSION = re.compile(
@@ -86,6 +92,12 @@ FAILURES = (
                 cures=(cure("run vLLM on Linux: in WSL 2, or in a container there", None, when(r"No module named")),),
             ),
             Variant(
+                when=when(r"No module named '?vllm\._C|\(unknown location\)|partially initialized module 'vllm\b|module '\w+' has no attribute '(?:LLM|SamplingParams|__version__)'"),
+                sentence="the package that Python finds under this name is not the complete one",
+                why="Most often a folder or script of the same name (for vLLM: vllm.py, or a checkout of its source) is in the working directory or in PYTHONPATH; else the package was installed without its compiled part, or imports itself in a circle.",
+                cures=(cure("check from where it is imported, in the same directory and in another one", "python -c 'import vllm; print(vllm.__path__)'; cd /tmp && python -c 'import vllm; print(vllm.__path__)'; echo $PYTHONPATH"), cure("if the two differ, start from another directory, or rename the script or folder", None, when(r"\w")), cure("if they do not, build the source with its extension, or install the wheel", "uv pip install --force-reinstall vllm", when(r"vllm", lacks=NOT_CUDA))),
+            ),
+            Variant(
                 when=when(r"active driver\(s\) found|module 'triton(?:\.\w+)*' has no attribute"),
                 sentence="Triton is missing or switched off for this vLLM, and this code needs it",
                 why='vLLM puts an empty module in the place of Triton if Triton is not installed or does not find exactly one GPU driver ("Triton is installed but N active driver(s) found"). With 0 the process sees no GPU; with 2 a second driver (NVIDIA beside AMD, for example) is visible.',
@@ -103,9 +115,20 @@ FAILURES = (
                 cures=(cure("check its version", "ldd --version"), cure("use a container image or a newer system, or a build of the package for this glibc", None, when(r"GLIBC_"))),
             ),
             Variant(
-                when=when(r"undefined symbol|torchvision::nms|vllm\._C|GLIBC|numpy\.dtype size|NumPy 1"),
+                when=when(r"version `(?:GLIBCXX|CXXABI)_"),
+                sentence="the C++ library (libstdc++) that was loaded is older than the one that a compiled package was built for",
+                why="The system's, or that of a conda environment, may be the older one: the first that is loaded is used for all. Packages of Python need no change.",
+                cures=(cure("check which versions each has", "for f in $(find / -name 'libstdc++.so.6' 2>/dev/null); do echo $f; strings $f | grep GLIBCXX_ | sort -V | tail -1; done"), cure("if another one has the version that the message names, put its folder first", "LD_LIBRARY_PATH=/folder/of/it:$LD_LIBRARY_PATH", when(r"GLIBCXX|CXXABI")), cure("else use a newer system or image, or (conda) a newer libstdcxx-ng", None, when(r"GLIBCXX|CXXABI"))),
+            ),
+            Variant(
+                when=when(r"numpy\.dtype size|NumPy 1"), sentence="a compiled package was built for another version of NumPy than is installed",
+                why="The traceback names the package that is imported.",
+                cures=(cure("check which NumPy the packages require", "python -m pip check; python -m pip show numpy"), cure("install a release of that package for this NumPy, or the NumPy that vLLM requires", "python -m pip install 'numpy<2'   (only if vLLM allows it)", when(r"NumPy|numpy"))),
+            ),
+            Variant(
+                when=when(r"undefined symbol|torchvision::nms|GLIBC|module 'torchvision' has no attribute 'extension'"),
                 sentence="a compiled library was built against another version of PyTorch, CUDA or the system than is installed",
-                cures=(cure("see which packages do not fit each other", "python -m pip check", when(lacks="undefined symbol")), cure("check which PyTorch is installed, and for which one the library was built", "python -c 'import torch; print(torch.__version__, torch.version.cuda, torch.version.hip)'", when(r"undefined symbol", lacks=_OUTSIDE)), cure("compare the release of that library with the one that its user was built for: pip did not install it", "ls -l FOLDER", when(_OUTSIDE)), cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(r"undefined symbol|nms|vllm\._C|NumPy|numpy", lacks=rf"{NOT_CUDA}|{_EXTENSION.pattern}|{_OUTSIDE}"))),
+                cures=(cure("see which packages do not fit each other", "python -m pip check", when(lacks="undefined symbol")), cure("check which PyTorch is installed, and for which one the library was built", "python -c 'import torch; print(torch.__version__, torch.version.cuda, torch.version.hip)'", when(r"undefined symbol", lacks=_OUTSIDE)), cure("compare the release of that library with the one that its user was built for: pip did not install it", "ls -l FOLDER", when(_OUTSIDE)), cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(r"undefined symbol|nms|torchvision", lacks=rf"{NOT_CUDA}|{_EXTENSION.pattern}|{_OUTSIDE}"))),
             ),
             Variant(
                 when=when(r"lib(?:cudart|cublas\w*|nvrtc|cusparse\w*|cufft|curand|cupti|nvJitLink|cudnn)\.so\.\d+: cannot open"),
@@ -128,7 +151,7 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"is not available or outdated"), sentence="a package that this setting needs is not installed, or is too old",
-                cures=(cure("see its version, and the one that this vLLM requires", "python -m pip list | grep -i -E 'gemm|flashinfer|vllm'; python -m pip check"), cure("multiply without DeepGEMM", "VLLM_USE_DEEP_GEMM=0", when(r"DeepGEMM|deep_gemm"))),
+                cures=(cure("see its version, and the one that this vLLM requires", "python -m pip list | grep -i -E 'gemm|flashinfer|vllm'; python -m pip check"), cure("multiply without DeepGEMM", "VLLM_USE_DEEP_GEMM=0", when(r"DeepGEMM|deep_gemm", lacks=r"(?i)V3[._]?2|Dsa|mqa_logits|sparse|indexer"))),
             ),
             Variant(
                 when=when(r"does not match flashinfer version"), sentence="FlashInfer's packages are of different versions",
@@ -137,7 +160,7 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"NIXL is not available|import kv connector"), sentence="the package of the KV connector is not installed, or cannot be imported",
-                cures=(cure("see whether it can be imported by the Python that runs vLLM (and for which CUDA it was built)", "python -c 'import nixl'; python -m pip list | grep -i -E 'nixl|lmcache|mooncake'"),),
+                cures=(cure("check whether it can be imported by the Python that runs vLLM (and for which CUDA it was built)", "python -c 'import nixl'; python -m pip list | grep -i -E 'nixl|lmcache|mooncake'"),),
             ),
             Variant(
                 when=when(r"lib(?:ascend|hccl|acl|atb|ge_)\w*\.so\S*: cannot open"), sentence="a library of the NPU's driver or of CANN is not found",
@@ -156,8 +179,18 @@ FAILURES = (
                 deterministic=False,
             ),
             Variant(
+                when=when(r"lib(?:amdhip|hip|roc|rccl|MIOpen|amd_smi)\w*\.so\S*: cannot open"), sentence="a library of ROCm is not found",
+                why="The package was built for AMD GPUs. ROCm is not installed here, or in another version than the number after .so: a build for ROCm on a machine without it, too.",
+                cures=(cure("check which ROCm is here, and for which one PyTorch was built", "ls -d /opt/rocm*; python -c 'import torch; print(torch.version.hip, torch.version.cuda)'"), cure("use the image or wheel of vLLM for this ROCm; on NVIDIA GPUs, the build for CUDA", None, when(r"cannot open"))),
+            ),
+            Variant(
+                when=when(r"lib(?:torch|c10)_(?:cuda|hip|xpu)\.so: cannot open"), sentence="a compiled package needs a part of PyTorch that the installed PyTorch does not have",
+                why="The installed PyTorch is a build for another platform (often for CPUs), or it was not imported before the package.",
+                cures=(cure("check which build of PyTorch is installed", "python -c 'import torch; print(torch.__version__, torch.version.cuda, torch.version.hip)'"), cure("if it is one for CPUs, install vLLM into a fresh environment, which brings the PyTorch that fits", "uv venv && uv pip install vllm --torch-backend=auto", when(r"_cuda\.so", lacks=NOT_CUDA))),
+            ),
+            Variant(
                 when=when(r"cannot open shared object file"), sentence="a shared library is not found",
-                cures=(cure("see which libraries are missing", "ldd $(python -c 'import torch,os; print(os.path.dirname(torch.__file__))')/lib/libtorch_cuda.so | grep 'not found'", when(r"cuda|cu\w*\.so|nccl|torch")), cure("install the package that has it, or add its folder to LD_LIBRARY_PATH", None, when(r"cannot open shared"))),
+                cures=(cure("see which libraries are missing", "ldd $(python -c 'import torch,os; print(os.path.dirname(torch.__file__))')/lib/libtorch_cuda.so | grep 'not found'", when(r"cuda|cu\w*\.so|nccl|torch")), cure("check whether the library is there at all", "ldconfig -p | grep NAME; find / -name 'NAME*' 2>/dev/null"), cure("if it is, add its folder to LD_LIBRARY_PATH; else install the package that has it (of the system: apt, dnf)", None, when(r"cannot open shared"))),
             ),
             Variant(
                 when=when(r"cannot import name .{1,100} from '(?:partially initialized module )?'?vllm\b", frames=r"-packages/(?!vllm/)"),
@@ -171,10 +204,10 @@ FAILURES = (
                 cures=(cure("check which version the importing package requires", "python -m pip show IMPORTER PACKAGE; python -m pip check"), cure("use a release of the importing package that goes with the other one, or install the version that it requires", "python -m pip install 'PACKAGE==VERSION'", when(r"cannot import name"))),
             ),
             Variant(
-                when=when(r"cannot import name|has no attribute|partially initialized"),
+                when=when(r"cannot import name|has no attribute"),
                 sentence="an installed package lacks a name that its user imports: it is of another version",
                 why="Either of the two may be too old or too new; the requirements of the package that imports the name list the versions that fit.",
-                cures=(_CHECK, cure("install the version that this vLLM requires", "python -m pip show vllm; python -m pip install 'PACKAGE==VERSION'", when(r"cannot import name|has no attribute"))),
+                cures=(_CHECK, cure("install the version that this vLLM requires", "python -m pip show vllm; python -m pip install 'PACKAGE==VERSION'", when(r"^(?!.{0,400}from 'vllm\b).{0,400}(?:cannot import name|has no attribute)")), cure("if the file that imports the name is another package's, use a release of it that goes with this vLLM; if it is vLLM's own, install vLLM into a fresh environment", "python -m pip show vllm PACKAGE", when(r"cannot import name .{1,100} from 'vllm\b"))),
             ),
             Variant(
                 when=when(r"No module named '\w+\.[\w.]+'"),
@@ -182,9 +215,13 @@ FAILURES = (
                 cures=(_CHECK, cure("compare the version of the package with the requirements of the one that imports it", "python -m pip show PACKAGE", when(r"No module named"))),
             ),
             Variant(
-                when=when(r"No module named|Please install|is required to load|working triton|not found in your environment|PackageNotFound|No package metadata|ModuleNotFound"),
+                when=when(r"install \S{1,60}[<>=]="), sentence="a Python package is not installed in this environment, or is of another version than is needed",
+                cures=_INSTALL,
+            ),
+            Variant(
+                when=when(r"No module named|Please install|is required to load|working triton|not found in your environment|[:`] ?pip install \S|PackageNotFound|No package metadata|ModuleNotFound"),
                 sentence="a Python package is not installed in this environment",
-                cures=(cure("see which Python runs vLLM, and install the package that the message names into it", "which -a python vllm"),),
+                cures=_INSTALL,
             ),
         ),
     ),
@@ -201,28 +238,44 @@ FAILURES = (
         deterministic=False,
         variants=(
             Variant(
-                when=when(r"[/]dev/shm\S*.{0,120}(?:No space|Errno 28)|No space left on device\S{0,8}: '[/]dev/shm"),
+                when=when(r"low on resource: "), sentence="Kubernetes evicted the pod, because the node was low on disk",
+                why="Caches and logs in a container's own file system take the node's disk and the pod's limit of ephemeral storage.",
+                cures=(cure("check the pod's and the node's events", "kubectl describe pod POD; kubectl describe node NODE"), cure("put the caches of the model and of compiled files on a volume (PVC), or request more ephemeral storage", None, when(r"low on resource"))),
+            ),
+            Variant(
+                when=when(r"</?torch_\d|[/]dev/shm\S*.{0,120}(?:No space|Errno 28)|No space left on device\S{0,8}: '[/]dev/shm"),
                 sentence="the shared memory (/dev/shm) is full, not a disk",
                 why="It is too small, or segments of earlier processes that crashed are still in it: a pod keeps them when only its container restarts.",
                 cures=(
                     cure("check its size and its files from inside the container", "df -h /dev/shm; ls -l /dev/shm"),
-                    cure("if no process uses them, delete the old segments, or delete the pod instead of restarting its container", None, when(r"[/]dev/shm")),
-                    cure("give the container more (Kubernetes: an emptyDir with medium Memory at /dev/shm)", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm")),
+                    cure("if no process uses them, delete the old segments, or delete the pod instead of restarting its container", None, when(r"[/]dev/shm|</?torch_")),
+                    cure("give the container more (Kubernetes: an emptyDir with medium Memory at /dev/shm)", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm|</?torch_")),
                 ),
             ),
         ),
     ),
     Failure(
         slug=CACHE,
-        sentence="a file or folder may not be written (or read) by the user that vLLM runs as",
+        sentence="a file or folder may not be written, read or run by the user that vLLM runs as",
         why="",
         cures=(
             cure("see user and rights, from inside the container", "id; ls -ld PATH"),
+            cure("if it may not read the model: change owner or rights, run as the user that owns it (docker --user, Kubernetes runAsUser or fsGroup), or mount with :z under SELinux", None, when(r"Permission denied: '/(?!root/|tmp/|\.)\S{0,300}(?:json|safetensors|gguf|model)")),
             cure("give it a home that it may write", "HOME=/tmp/vllm", when(seen=r"'/\.\w|/root/|\.cache|\.triton|\.config")),
             cure("name cache folders that it may write", "HF_HOME=… VLLM_CACHE_ROOT=… TRITON_CACHE_DIR=… TORCHINDUCTOR_CACHE_DIR=… FLASHINFER_WORKSPACE_BASE=…", when(seen=r"cache|triton|inductor|flashinfer|huggingface")),
         ),
         deterministic=True,
         variants=(
+            Variant(
+                when=when(r"/dev/(?:kfd|dri|nvidia|davinci|accel)\w*"), sentence="the user that vLLM runs as may not open the device",
+                why="The device files of GPUs belong to groups; in a container, those groups must be passed in.",
+                cures=(cure("check the groups of the device and of the user, from inside the container", "ls -l /dev/kfd /dev/dri /dev/nvidia* 2>/dev/null; id"), cure("add the user to the group (AMD: video and render)", "docker run --device /dev/kfd --device /dev/dri --group-add video --group-add render …", when(r"/dev/(?:kfd|dri)"))),
+            ),
+            Variant(
+                when=when(r"Permission denied: '[^']{0,300}/(?:ptxas|nvcc|ninja|cuobjdump|nvdisasm|ld|gcc|g\+\+|cc1plus)\S{0,12}'"), sentence="a program that compiles kernels may not be run by this user",
+                why="Its file is not executable (a copy or an image may lose this right), or its folder is mounted noexec.",
+                cures=(cure("check its rights, and the mount", "ls -l FILE; findmnt -T FILE"), cure("if the right is missing, give it", "chmod a+x FILE", when(r"Permission denied"))),
+            ),
             Variant(
                 when=when(r"Read-only file system|Errno 30"), sentence="a file or folder may not be written: its file system is mounted read-only",
                 why="Rights do not change that: the mount refuses each write.",
