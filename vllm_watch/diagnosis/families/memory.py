@@ -119,7 +119,8 @@ _OF_DRIVER_CALL = Variant(
     sentence='a call of the GPU driver failed with "out of memory"; this log does not show how full the GPU was',
     why="PyTorch's allocator reported no sums. The driver returns this error for pinned host memory and address ranges, too, so a smaller model or share may not help.",
     cures=(
-        cure("check how much GPU memory is in use right before the error; if it is nearly full, lower --gpu-memory-utilization by 0.05", "nvidia-smi"),
+        cure("check how much GPU memory is in use right before the error", "nvidia-smi"),
+        cure("if it is nearly full, lower --gpu-memory-utilization by 0.05", None, when(BY_DRIVER.pattern, phases=(4, 5))),
         cure("under WSL, GPU memory may be free: leave expandable_segments out, and check the memory limit of WSL (.wslconfig)", "echo $PYTORCH_CUDA_ALLOC_CONF; export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False", when(BY_DRIVER.pattern, facts=("wsl",))),
         cure("if PYTORCH_CUDA_ALLOC_CONF sets expandable_segments, leave it out", "echo $PYTORCH_CUDA_ALLOC_CONF", when(BY_DRIVER.pattern, facts=("!wsl",))),
     ),
@@ -304,7 +305,7 @@ FAILURES = (
         why="The weights, the measured peak of a step and the graphs take the rest of vLLM's share (--gpu-memory-utilization). In releases before 0.10 memory of other processes counts, too (often the container before this one); in later ones only memory that they take while vLLM measures.",
         cures=(
             cure("set --max-model-len no longer than the length that fits (the numbers are in the message)", None, when(r"estimated maximum model length|stored in KV\s+cache\s*\(|Gi?B KV\s+cache is needed")),
-            cure("check whether another process holds GPU memory: if so, free it and start again; if not, a larger --gpu-memory-utilization (0.95 at most) gives the cache more", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"),
+            cure("check whether another process holds GPU memory: if so, free it and start again unchanged; if not, a larger share of the GPU gives the cache more", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"),
         ),
         deterministic=False,
         variants=(
