@@ -27,6 +27,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "out_of_memory": (
         "RuntimeError: SYS_EBUSY: Lack of device memory. (code: -16)",  # RBLN-SW/vllm-rbln #1000
+        "RuntimeError: MPS backend out of memory (MPS allocated: 17.95 GiB, other allocations: 1.2 GiB, max allowed: 18.13 GiB). Tried to allocate 1.00 GiB on private pool.",
+        "RuntimeError: [METAL] Command buffer execution failed: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+        "RuntimeError: [Rank:0] FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::4294967296 (4096)MB",
         "Cuda failure 2 'out of memory'",
         '[  812.554311] NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051) returned from _memdescAllocInternal(pMemDesc) @ mem_desc.c:1359',
         "[rank0]: torch.OutOfMemoryError: HIP out of memory. Tried to allocate 224.00 MiB.",
@@ -104,6 +107,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'RuntimeError: Too large swap space. 128.00 GiB out of the 100.00 GiB total CPU memory is allocated for the swap space.',
     ),
     "cpu_ram_oom_killed": (
+        "(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] MemoryError",
         "Refer to the documentation on how to address the out of memory issue: https://docs.ray.io/en/latest/ray-core/scheduling/ray-oom-prevention.html.",  # Ray, memory monitor
         "Warning  Evicted  3s  kubelet  The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi.",  # Kubernetes, eviction
         "RuntimeError: Insufficient space in /dev/shm: 160 MiB required, 64 MiB free. Increase /dev/shm (e.g. --shm-size or --ipc=host).",

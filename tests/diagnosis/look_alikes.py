@@ -542,6 +542,82 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         "ValueError: BitsAndBytes quantization and QLoRA adapter only support 'bitsandbytes' load format, but got auto",
         "quantization_unsupported", "--load-format bitsandbytes", "table of quantization",
     ),
+    "memory that ran out while the peak was measured": (
+        "INFO 03-03 10:00:00 [u.py:1] non-default args: {'gpu_memory_utilization': 0.85}\n(EngineCore pid=5) INFO 03-03 10:00:00 [m.py:1] Model loading took 12.0 GiB and 20.1 seconds\n" + CORE + '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in profile_run\n' + CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.20 GiB. GPU 0 has a total capacity of 23.60 GiB of which 1.10 GiB is free.",
+        "oom_kv_alloc_or_profiling", "smaller steps need less memory", "--gpu-memory-utilization 0",
+    ),
+    "memory that ran out in a measured sampler": (
+        '(EngineCore pid=5) INFO 03-03 10:00:00 [m.py:1] Model loading took 12.0 GiB and 20.1 seconds\n' + CORE + '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in profile_run\n' + CORE + '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in _dummy_sampler_run\n' + CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.20 GiB.",
+        "oom_kv_alloc_or_profiling", "--max-num-seqs", "lower --gpu-memory-utilization",
+    ),
+    "a peak that takes the share of a KV cache": (
+        "INFO 03-03 09:59:00 [a.py:1] vLLM API server version 0.15.1\nINFO 03-03 10:00:00 [u.py:1] non-default args: {'gpu_memory_utilization': 0.9}\nModel loading took 8.0 GiB and 9 seconds\nAvailable KV cache memory: 1.20 GiB\nx total_gpu_memory (23.60GiB)\n" + CORE + "ValueError: To serve at least one request with the model's max seq len (32768), (1.75 GiB KV cache is needed, which is larger than the available KV cache memory (1.20 GiB).",
+        "kv_cache_too_small", "the measured peak of a step", "another process held",
+    ),
+    "other processes that a release of 0.8 counts": (
+        "INFO 03-03 09:59:00 [a.py:1] vLLM API server version 0.8.5\nINFO 03-03 10:00:00 [u.py:1] non-default args: {'gpu_memory_utilization': 0.9}\nModel loading took 8.0 GiB and 9 seconds\nAvailable KV cache memory: 1.20 GiB\nx total_gpu_memory (23.60GiB)\n" + CORE + "ValueError: To serve at least one request with the model's max seq len (32768), (1.75 GiB KV cache is needed, which is larger than the available KV cache memory (1.20 GiB).",
+        "kv_cache_too_small", "another process held", "--max-model-len 2",
+    ),
+    "a driver's error in the capture": (
+        "INFO 03-03 10:00:00 [u.py:1] non-default args: {'gpu_memory_utilization': 0.9}\n" + CORE + '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in capture_model\n' + CORE + "RuntimeError: CUDA driver error: out of memory",
+        "oom_cuda_graph_capture", "nearly full", "--gpu-memory-utilization 0",
+    ),
+    "graphs that are only measured": (
+        "INFO 03-03 10:00:00 [u.py:1] non-default args: {'gpu_memory_utilization': 0.9}\n" + CORE + '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in profile_cudagraph_memory\n' + CORE + '  File "/x/vllm/compilation/cuda_graph.py", line 9, in capture_graph\n' + CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 200.00 MiB.",
+        "oom_cuda_graph_capture", "fewer batch sizes", "--gpu-memory-utilization 0",
+    ),
+    "a worker that Ray's own monitor killed": (
+        "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
+        "cpu_ram_oom_killed", "RAY_memory_usage_threshold", "dmesg",
+    ),
+    "a pod that was evicted": (
+        "The node was low on resource: memory. Threshold quantity: 100Mi, available: 1Mi.",
+        "cpu_ram_oom_killed", "kubectl describe node", "dmesg",
+    ),
+    "an array larger than any host": (
+        "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 14.0 TiB for an array with shape (1, 2) and data type float32",
+        "cpu_ram_oom_killed", "computed from wrong data", "free -g",
+    ),
+    "memory that may not be locked": (
+        "RuntimeError: mlock failed: Cannot allocate memory",
+        "cpu_ram_oom_killed", "--ulimit memlock", "largest shard",
+    ),
+    "pinned memory of no offload": (
+        CORE + "RuntimeError: Failed to pin memory for weights: cudaHostRegister failed: out of memory",
+        "host_memory_not_pinned", "ulimit -l", "for the offload",
+    ),
+    "a cuBLAS that could not be initialized": (
+        CORE + "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+        "out_of_memory", "a cuBLAS of another CUDA release", "GPU memory ran out",
+    ),
+    "no room for a single token": (
+        "ValueError: Cannot auto-fit max_model_len: not enough GPU memory available to serve even a single token. Try increasing `gpu_memory_utilization`.",
+        "oom_kv_alloc_or_profiling", "leaves nothing for the KV cache", "memory ran out",
+    ),
+    "memory of a GPU that changed where memory is shared": (
+        "INFO 03-03 10:00:00 [x.py:1] NVIDIA GB10\n" + CORE + "AssertionError: Error in memory profiling. Initial free memory 82.9 GiB, current free memory 90.1 GiB. This happens when other processes release GPU memory.",
+        "gpu_occupied_by_other_process", "drop_caches", "less memory is free",
+    ),
+    "memory that another process holds": (
+        CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 39.39 GiB of which 900.81 MiB is free. Process 11 has 30.10 GiB memory in use. Including non-PyTorch memory, this process has 8.30 GiB memory in use.",
+        "gpu_occupied_by_other_process", "two workers share one GPU", "on startup",
+    ),
+    "the memory of a Mac": (
+        "RuntimeError: MPS backend out of memory (MPS allocated: 17.95 GiB, other allocations: 1.2 GiB, max allowed: 18.13 GiB). Tried to allocate 1.00 GiB on private pool.",
+        "out_of_memory", "this Mac", "nvidia-smi",
+    ),
+    "a GPU with memory of its own beside Grace": (
+        "INFO 03-03 10:00:00 [u.py:1] NVIDIA GB200, non-default args: {'gpu_memory_utilization': 0.9}\n" + CORE + '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in capture_model\n' + CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 200.00 MiB. GPU 0 has a total capacity of 184.00 GiB of which 100.00 MiB is free.",
+        "oom_cuda_graph_capture", "--gpu-memory-utilization 0.85", "share one memory",
+    ),
+    "page cache in the memory of a GPU beside Grace": (
+        "INFO 03-03 10:00:00 [u.py:1] NVIDIA GH200 480GB\n" + CORE + "ValueError: Free memory on device cuda:0 (60.10/94.50 GiB) on startup is less than desired GPU memory utilization (0.9, 85.05 GiB).",
+        "gpu_occupied_by_other_process", "numactl -H", "share one memory",
+    ),
+    "a service that systemd saw killed": (
+        "systemd[1]: vllm.service: Failed with result 'oom-kill'.",
+        "cpu_ram_oom_killed", "MemoryMax", "the kernel killed a process",
+    ),
     "memory that ran out in a warm-up": (
         'File "/x/vllm/model_executor/warmup/deep_gemm_warmup.py", line 262, in _warmup\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 666.00 MiB. GPU 3 has a total capacity of 95.10 GiB of which 145.94 MiB is free.',
         "oom_cuda_graph_capture", "lower --gpu-memory-utilization", "no line",

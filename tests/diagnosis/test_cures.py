@@ -48,6 +48,8 @@ ALLOWED: dict[str, str] = {
     "torch._inductor.exc": r"--enforce-eager",
     "TorchRuntimeError": r"--enforce-eager",
     "warming up sampler": r"--max-num-seqs",
+    "MPS backend": r"quantized|--max-model-len",
+    "METAL": r"quantized|--max-model-len",
     "80.81/95.01": r"--gpu-memory-utilization 0\.84",
 }
 """Messages that name the condition, so that for them it is right."""

@@ -35,6 +35,7 @@ _UNTOLD = frozenset(
 _TIMED_OUT = re.compile(r"Worker[^()]{0,60}pid=\d+\) WARNING .{0,300}\b[Tt]imed out\b")
 
 _OF_TEXT: dict[str, Callable[[str], bool]] = {
+    "much_is_held": memory_numbers.is_much_held,
     "nearly_free": memory_numbers.is_nearly_free,
     "more_than_the_gpu": memory_numbers.is_more_than_the_gpu,
     "more_free_than_asked": memory_numbers.is_more_free_than_asked,
@@ -125,13 +126,16 @@ class Life:
             facts["held_by_itself"] = 1
         if memory_numbers.is_overestimated(facts):
             facts["graphs_overestimated"] = 1
+        if any("profile_cudagraph_memory" in each for each in parts):
+            facts["graphs_measured"] = 1
         facts.update(dict.fromkeys(self.noted, 1))
         if phase is not None:
             facts["phase"] = phase
         if self.asleep:
             facts["asleep"] = 1
         if own is not None:
-            facts["memory_is_own" if own else "memory_of_others"] = 1
+            others = memory_numbers.is_counting_others(facts)
+            facts["memory_is_own" if own else "memory_of_others" if others else "memory_unexplained"] = 1  # fmt: skip
         log = "\n".join(parts)[:EVIDENCE_CHARACTERS_MAX]
         message = f"{of.text}\n{of.joined}"[:EVIDENCE_CHARACTERS_MAX]
         # zmq's Cython frames hide the caller's.

@@ -50,8 +50,9 @@ HINTS = (
 """Names in a traceback that identify a phase or a component."""
 
 _OF_HINTS = (
-    (memory.CAPTURE, re.compile(r"capture_model|capture_graph|_capture_cudagraphs|warm_up_model|compile_or_warm_up|_dummy_sampler_run|kernel_warmup|_warmup\.py|when warming up|cuda/graphs\.py|capture_begin|capture_end")),
+    (memory.CAPTURE, re.compile(r"capture_model|capture_graph|_capture_cudagraphs|warm_up_model|compile_or_warm_up|kernel_warmup|_warmup\.py|when warming up|cuda/graphs\.py|capture_begin|capture_end")),
     (memory.PROFILING, re.compile(r"blocks of KV cache|profile_run|determine_available_memory|determine_num_available_blocks|profile_num_available|initialize_kv_cache|_allocate_kv_cache|initialize_from_config|init_cache_engine|initialize_cache|cache_engine\.py|profile_cudagraph_memory")),
+    (memory.CAPTURE, re.compile(r"_dummy_sampler_run")),  # the measurement runs it, too
     (memory.LOADING, re.compile(r"Failed to load model - not enough GPU memory|load_model|load_weights|process_weights_after_loading|create_weights|_repack\b|model_loader|initialize_model|get_model\(|torch/utils/_device\.py")),
     (memory.RUNTIME, re.compile(r"run_busy_loop|execute_model|run_engine_loop|engine_step|step_async|step_fn|step_with_batch_queue|sample_tokens|start_worker_execution_loop|Error in model execution|Error in request\b|serving_\w{1,60}\.py|Engine loop is not running|llm\.[a-z]{4,8}\(")),
     (memory.OCCUPIED, re.compile(r"init_device")),

@@ -36,6 +36,8 @@ RULES = (
     rule(OCCUPIED, "Error in memory profiling.", "on kv cache allocation is less than requested", "Externally held weights on device"),
     rule(OOM, "of memory", "cudaErrorMemoryAllocation", "OF_DEVICE_MEMORY", "OUT_OF_MEMORY", pattern=r"(?:CUDA|HIP|XPU|NPU) out of memory|(?:CUDA|HIP)(?: driver)? [eE]rror: out of memory|hipErrorOutOfMemory|torch\.(?:cuda\.)?OutOfMemoryError: .{0,800}out of memory|OUT_OF_(?:DEVICE_)?MEMORY\b(?!_)|cudaErrorMemoryAllocation|cudaMalloc failed: out of memory|CUDA_ERROR_OUT_OF_MEMORY|Triton Error \[\w{1,8}\]: out of memory"),
     rule(OOM, "Lack of device memory", "Ran out of memory in memory space hbm"),
+    rule(OOM, "MPS backend out of memory", "kIOGPUCommandBufferCallbackErrorOutOfMemory"),
+    rule(OOM, "PT_DEVMEM Allocation failed for size"),
     rule(UNKNOWN, "cumem_allocator", pattern=r"CUDA Error: (?!out of memory)[\w ]{3,60} at \S{0,200}cumem_allocator"),
     rule(OOM, "NvMapMemAlloc", "NVML_SUCCESS == r", pattern=r"NvMapMemAlloc\w{0,40}: .{0,40}error 12|NVML_SUCCESS == r INTERNAL ASSERT FAILED"),
     rule(OOM, "Cuda failure", pattern=r"Cuda failure (?:\d+ )?'out of memory'", rank=Rank.SYMPTOM),
@@ -54,6 +56,7 @@ RULES = (
     rule(HOST, "due to memory pressure", "running low on memory", pattern=r"killed due to (?:memory pressure|the node running low on memory)"),
     rule(HOST, "DefaultCPUAllocator", pattern=r"DefaultCPUAllocator: (?:can't|not enough)"),
     rule(HOST, "Cannot allocate memory", "std::bad_alloc", "MemoryError: Unable to allocate", "_ArrayMemoryError", rank=Rank.GENERAL, needs=when(lacks=r"ibv_.{0,100}Cannot allocate memory")),
+    rule(HOST, "MemoryError", pattern=r"(?<![\w.])MemoryError:?\s*$", rank=Rank.GENERAL),
     rule(HOST, "exit", "Exit", "EXIT", "/KILL", pattern=r"Exited \(137\)|[Ee]xit ?[Cc]ode:?\s*\(?(?:-9|137)\b|\bEXIT:? 137\b|exited with code 137|status=9/KILL", rank=Rank.SYMPTOM, numeric=True),
     rule(HOST, "SIGKILL", "signal", "Killed", pattern=r"killed by signal:? (?:9|SIGKILL|KILL)|terminated by signal (?:9|SIGKILL)|\(SIGKILL\)|^\s*(?:\S+: line \d+:\s+\d+ )?Killed\b", rank=Rank.SYMPTOM, numeric=True),
 )  # fmt: skip
@@ -64,16 +67,22 @@ BY_DRIVER = re.compile(r"(?:CUDA|HIP) driver error: out of memory")
 PINS = r"pin_memory ?= ?True|pin_memory\(\)|_pin_memory\w{0,40} ?= ?torch\."
 SAMPLES = re.compile(r"\blogits(?:\.sort\(|_sort\b)|/sample/\w{0,40}sampler\.py ")
 
+_OF_ENCODER = r"visual|vision|embed_multimodal|_process_(?:image|video|audio)|get_multimodal_embeddings|_execute_mm_encoder"
+_FOR_ENCODER = '--limit-mm-per-prompt \'{"image": 1, "video": 0}\'   (Qwen-VL also: --mm-processor-kwargs \'{"max_pixels": N}\')'
+_OF_BUDGET = r"No available memory for the cache blocks|Available KV cache memory: -|not enough GPU memory available to serve|No usable cache memory left"
+
 _HOLDERS = cure(
     "see which processes hold memory on this GPU", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv",
-    when(lacks=r"\bNPU\b|npu_|\bHIP\b|hipError|\bXPU\b|\bUR_RESULT|level_zero|ZE_RESULT|\bTPU\b|HBM|memory on node|CPU memory|(?i:rbln)|SYS_EBUSY", facts=("!held_by_itself",)),
+    when(lacks=r"\bNPU\b|npu_|\bHIP\b|hipError|\bXPU\b|\bUR_RESULT|level_zero|ZE_RESULT|\bTPU\b|HBM|memory on node|CPU memory|(?i:rbln)|SYS_EBUSY|PT_DEVMEM|MPS backend|kIOGPU", facts=("!held_by_itself",)),
 )  # fmt: skip
 _HOLDERS_ELSEWHERE = (
     cure("see which processes hold memory on this NPU", "npu-smi info", when(seen=r"\bNPU\b|npu_|\bnpu:\d")),
     cure("see which processes hold memory on this GPU", "rocm-smi --showpids", when(seen=r"\bHIP\b|hipError|\bhip:\d")),
-    cure("check which processes hold memory on this GPU", "xpu-smi ps", when(r"\bxpu:\d")),
+    cure("check which processes hold memory on this GPU", "xpu-smi ps", when(r"\bxpu:\d|XPU out of memory|UR_RESULT_ERROR_OUT_OF")),
+    cure("check which processes hold memory on this accelerator", "hl-smi", when(r"PT_DEVMEM")),
 )  # fmt: skip
-_LOOK = (_HOLDERS, *_HOLDERS_ELSEWHERE)
+_COHERENT = cure("if no process holds it, the page cache of the host may: this GPU's memory is a NUMA node of the host, too; check it, and drop the cache", "numactl -H; sync; echo 3 > /proc/sys/vm/drop_caches", when(facts=("coherent_memory",)))  # fmt: skip
+_LOOK = (_HOLDERS, *_HOLDERS_ELSEWHERE, _COHERENT)
 _PAGE_CACHE = cure("free the page cache right before the start: on unified memory some releases count it as used GPU memory", "sync; echo 3 > /proc/sys/vm/drop_caches", when(facts=("unified_memory",)))  # fmt: skip
 _SMALLER_STEP = cure("if --max-num-batched-tokens is larger than this, lower it: smaller steps need less memory (the largest image or video must still fit)", "--max-num-batched-tokens 2048", when(r"[Tt]ried to allocate [\d.]+ G", facts=("!unified_memory",), phases=(2, 5)))  # fmt: skip
 _UNIFIED = "GPU and CPU share one memory here (unified memory): files in the page cache count as used in some releases, until they are dropped; processes always do. What the firmware sets aside for the GPU (carve-out) is missing, too."
@@ -111,6 +120,7 @@ _OF_DRIVER_CALL = Variant(
     why="PyTorch's allocator reported no sums. The driver returns this error for pinned host memory and address ranges, too, so a smaller model or share may not help.",
     cures=(
         cure("check how much GPU memory is in use right before the error", "nvidia-smi"),
+        cure("if it is nearly full, lower --gpu-memory-utilization by 0.05", None, when(BY_DRIVER.pattern, phases=(4, 5))),
         cure("under WSL, GPU memory may be free: leave expandable_segments out, and check the memory limit of WSL (.wslconfig)", "echo $PYTORCH_CUDA_ALLOC_CONF; export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False", when(BY_DRIVER.pattern, facts=("wsl",))),
         cure("if PYTORCH_CUDA_ALLOC_CONF sets expandable_segments, leave it out", "echo $PYTORCH_CUDA_ALLOC_CONF", when(BY_DRIVER.pattern, facts=("!wsl",))),
     ),
@@ -121,14 +131,32 @@ _ON_TPU = Variant(
     why="Weights, KV cache, the compiled programs and the largest step share it.",
     cures=(cure("spread the model over more chips, use a smaller or quantized model, or allow shorter requests", "--tensor-parallel-size N   (or a smaller --max-model-len)", when(_HBM)),),
 )  # fmt: skip
-_ELSEWHERE = (_ON_TPU, _OF_DRIVER_CALL)
+_OF_CUBLAS = Variant(
+    when=when(r"CUBLAS_STATUS_NOT_INITIALIZED"), sentence="the library cuBLAS could not be initialized: most often the GPU has too little free memory for it",
+    why="If memory is free, an earlier CUDA error of this process, or a cuBLAS of another CUDA release than PyTorch's, has the same effect.",
+    cures=(*_LOOK, cure("if memory is free, check for an earlier CUDA error in this log, and whether another cuBLAS comes first", "python -m pip list | grep -i -E '^torch |cublas'; echo $LD_LIBRARY_PATH", when(lacks=r"\bHIP\b|hipError|rocm|\bNPU\b"))),
+    deterministic=False, confidence=0.6,
+)  # fmt: skip
+_METAL = r"MPS backend out of memory|kIOGPUCommandBufferCallbackErrorOutOfMemory"
+_ON_METAL = Variant(
+    when=when(_METAL), sentence="the memory that this Mac lets its GPU use ran out",
+    why="GPU, CPU and all programs share it. A setting that lifts the limit can make the whole machine fail.",
+    cures=(cure("check the memory that other programs hold, and close those that nothing needs", "top -o mem -l 1 | head -30"), cure("serve a smaller or quantized model, or allow shorter requests", "--max-model-len N", when(_METAL))),
+)  # fmt: skip
+_ELSEWHERE = (_ON_TPU, _ON_METAL, _OF_DRIVER_CALL, _OF_CUBLAS)
 _ON_UNIFIED = Variant(
     when=when(facts=("unified_memory",)),
     sentence="memory ran out on a machine whose GPU and CPU share one memory",
     why=_UNIFIED,
-    cures=(_PAGE_CACHE, cure("see the memory of the page cache and other processes", "free -g")),
+    cures=(_PAGE_CACHE, cure("see the memory of the page cache and other processes", "free -g"), cure("if the files of the weights are larger than the memory that is available then, serve a smaller or quantized model", None, when(facts=("unified_memory",), phases=(1,)))),
     deterministic=False,
-)
+)  # fmt: skip
+_BUDGET_ON_UNIFIED = Variant(
+    when=when(_OF_BUDGET, facts=("unified_memory",)), sentence="the share of memory that vLLM may use leaves nothing for the KV cache, on a machine whose GPU and CPU share one memory",
+    why=_UNIFIED,
+    cures=(_PAGE_CACHE, cure("see how much memory is available; if it is more than vLLM's share, raise --gpu-memory-utilization in small steps, and leave the host several GiB", "free -g"), cure("or lower the peak: --max-num-batched-tokens, --max-num-seqs", None, when(_OF_BUDGET))),
+    deterministic=False,
+)  # fmt: skip
 
 _TOO_MANY_BLOCKS = Variant(
     when=when(r"reducing the number of blocks"), sentence="the device's memory is too small for so many blocks of KV cache",
@@ -150,18 +178,18 @@ _BESIDE = Variant(
     cures=(cure("leave room beside the engine: lower --gpu-memory-utilization, or allow smaller images", None, when(r"Process \d+ has")), cure("see which process is which", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv")),
 )  # fmt: skip
 _GRAPHS_ESTIMATE = Variant(
-    when=when(r"No available memory for the cache blocks|Available KV cache memory: -", facts=("graphs_overestimated",)), sentence="the estimated memory of CUDA graphs leaves nothing for the KV cache",
+    when=when(_OF_BUDGET, facts=("graphs_overestimated",)), sentence="the estimated memory of CUDA graphs leaves nothing for the KV cache",
     why="vLLM's estimate (graph_estimate_gib) is far more than graphs take. A larger share of the GPU cannot make up for it.",
     cures=(
-        cure("start without the estimate, and leave the graphs some room", "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0 vllm serve … --gpu-memory-utilization 0.85", when(r"cache blocks|cache memory", facts=("!unified_memory",))),
-        cure("or see whether it starts without graphs (slower decoding)", "--enforce-eager", when(r"cache blocks|cache memory")),
+        cure("start without the estimate, and leave the graphs some room", "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0 vllm serve … --gpu-memory-utilization 0.85", when(_OF_BUDGET, facts=("!unified_memory",))),
+        cure("or see whether it starts without graphs (slower decoding)", "--enforce-eager", when(_OF_BUDGET)),
     ),
 )  # fmt: skip
 _ENCODER = Variant(
-    when=when(r"ut of memory", frames=r"visual|vision|embed_multimodal|_process_(?:image|video|audio)|get_multimodal_embeddings", phases=(2, 3)), sentence="GPU memory ran out in the model's encoder (images, video, audio): the start tries the largest input that requests may have",
-    why="Its step grows with the size and number of inputs; without a fused attention kernel, with the square of the size. The weights and vLLM's share are not the point.",
+    when=when(r"ut of memory", frames=_OF_ENCODER, phases=(2, 3)), sentence="GPU memory ran out in the model's encoder (images, video, audio): the start tries the largest input that requests may have",
+    why="Its step grows with the size and number of inputs; without a fused attention kernel, with the square of the size. vLLM's share (--gpu-memory-utilization) does not bound it.",
     cures=(
-        cure("allow fewer or smaller inputs", "--limit-mm-per-prompt '{\"image\": 1, \"video\": 0}' --mm-processor-kwargs '{\"max_pixels\": N}'", when(r"ut of memory")),
+        cure("allow fewer or smaller inputs", _FOR_ENCODER, when(r"ut of memory")),
         cure("for text alone, start without the encoder", "--limit-mm-per-prompt '{\"image\": 0, \"video\": 0}'", when(r"ut of memory")),
         cure("see which attention the encoder uses: the log names it"),
     ),
@@ -172,9 +200,9 @@ _NOT_OFFLOADED = Variant(
     cures=(cure("take a later release, or the former model runner", "VLLM_USE_V2_MODEL_RUNNER=0 vllm serve …", when(facts=("no_offload",))), *_LOOK),
 )  # fmt: skip
 _BUDGET = Variant(
-    when=when(r"No available memory for the cache blocks|Available KV cache memory: -"), sentence="the share of GPU memory that vLLM may use leaves nothing for the KV cache",
+    when=when(_OF_BUDGET), sentence="the share of GPU memory that vLLM may use leaves nothing for the KV cache",
     why="The share (--gpu-memory-utilization) must hold the weights, the measured peak and the KV cache.",
-    cures=(*_LOOK, cure("if no other process does, raise --gpu-memory-utilization, or lower the peak: --max-num-batched-tokens, --max-num-seqs", None, when(r"for the cache blocks|cache memory: -"))),
+    cures=(*_LOOK, cure("if no other process does, raise --gpu-memory-utilization, or lower the peak: --max-num-batched-tokens, --max-num-seqs", None, when(_OF_BUDGET))),
 )  # fmt: skip
 _KV_STATE = Variant(
     when=when(r"(?:Mamba|state) cache blocks"), sentence="fewer state blocks fit than --max-num-seqs asks for",
@@ -188,30 +216,96 @@ _KV_CPU = Variant(
     deterministic=True,
 )  # fmt: skip
 
+_OFFLOADS = r"OffloadingConnector|kv_offload(?!ing_size['\"]?[=:] ?(?:None|0\b))|cpu_bytes_to_use|[Ll][Mm][Cc]ache|LMCACHE|cpu[-_]offload[-_]gb['\"]?[ =:]{1,2}['\"]?(?!0(?:\.0+)?\b)\d"
+_PIN_CURES = (
+    cure("see whether the memory may be locked, and how much there is", "ulimit -l; free -g; cat /sys/fs/cgroup/memory.max"),
+    cure("if the limit of locked memory is small, raise it", "docker run --ulimit memlock=-1 …", when(seen=r"[Hh]ost(?:Register|Alloc|Malloc)|pin")),
+    cure("offload less to host memory: a smaller cpu_bytes_to_use or --kv-offloading-size, or max_local_cpu_size of LMCache", None, when(seen=r"[Hh]ost(?:Register|Alloc|Malloc)|pin")),
+    cure("of 512 GiB and more: take a release that registers the region in pieces (vLLM pull request 51081)", None, when(seen=r"[Hh]ostRegister")),
+)  # fmt: skip
 _HOST_CURES = (
-    cure("see which process took it: the kernel's log lists all, with their memory (rss)", "dmesg -T | grep -i -E 'killed process|oom-kill'", when(r"oom|OOM|[Oo]ut of memory|memory pressure|low on memory")),
-    cure("see how much there is, and how much this container may use", "free -g; cat /sys/fs/cgroup/memory.max; ulimit -a", when(r"annot allocate|bad_alloc|MemoryError|DefaultCPUAllocator")),
-    cure("raise the memory limit of the container or pod", None, when(r"cgroup|OOMKilled|MEMCG|memory pressure|running low on memory")),
+    cure("see which process took it: the kernel's log lists all, with their memory (rss)", "dmesg -T | grep -i -E 'killed process|oom-kill'", when(r"oom|OOM|[Oo]ut of memory")),
+    cure("raise the memory limit of the container or pod", None, when(r"cgroup|OOMKilled|MEMCG")),
     cure("it was compiling: allow fewer compilers at once", "MAX_JOBS=4", when(r"Killed process \d+ \((?:cicc|ptxas|nvcc|cudafe|cc1plus|ninja)")),
-    cure("offload less to host memory", None, when(seen=r"cpu.offload|offload")),
+    cure("offload less to host memory", None, when(seen=_OFFLOADS)),
     cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm")),
 )  # fmt: skip
+_REFUSED = r"annot allocate|Not enough memory on the host|bad_alloc|MemoryError|DefaultCPUAllocator"
+_HOST_CHECK = cure("see how much there is, and how much this container may use", "free -g; cat /sys/fs/cgroup/memory.max; ulimit -a", when(_REFUSED))  # fmt: skip
+_OF_RAY_MONITOR = Variant(
+    when=when(r"running low on memory|memory pressure|ray-oom-prevention"), sentence="Ray's memory monitor killed a worker, because the memory of its node was nearly full",
+    why="Ray does that itself, at 95 % of the node's or container's memory by default; the kernel's log has no entry of it.",
+    cures=(
+        cure("check which processes take the node's memory: the lines around this one list the largest", "free -g; ps aux --sort=-rss | head"),
+        cure("give the node, or its pod, more memory", None, when(r"memory")),
+        cure("if enough is left at 95 %, raise Ray's threshold on this node", "RAY_memory_usage_threshold=0.98 ray start …", when(r"memory")),
+        cure("offload less to host memory", None, when(seen=_OFFLOADS)),
+    ),
+)  # fmt: skip
+_EVICTED = Variant(
+    when=when(r"low on resource: memory"), sentence="Kubernetes evicted the pod, because its node had too little memory left",
+    why="It evicts those pods first that use more than they request.",
+    cures=(cure("check the pressure on the node, and the requests of its pods", "kubectl describe node NODE"), cure("request as much memory as the server uses (resources.requests.memory), so that the node is not overcommitted", None, when(r"low on resource"))),
+)  # fmt: skip
+_REFUSALS = (
+    Variant(
+        when=when(r"allocate (?:\d{2,6}(?:\.\d{1,3})? TiB|[\d.]{1,12} [PE]iB|\d{14,20} bytes)|tried to allocate \d{14,20} bytes"), sentence="an allocation of host memory asked for more than any host has",
+        why="Its size was computed from wrong data: a damaged file, a wrong config, or a bug. More memory does not help.",
+        cures=(cure("check whether the files of the model are complete: compare their sizes with the repository's", "ls -lL MODEL_DIRECTORY"), cure("if they are, search the issues of vLLM for the function in the traceback")),
+    ),
+    Variant(
+        when=when(r"(?:mlock|memlock|locked memory|reg_mr|[Rr]egist).{0,120}Cannot allocate memory|Cannot allocate memory.{0,120}(?:ulimit|locked)"), sentence="memory could not be locked or registered: most often the limit of locked memory is too small",
+        cures=(cure("see the limit, from inside the container", "ulimit -l"), cure("if it is not unlimited, raise it", "docker run --ulimit memlock=-1 …", when(r"Cannot allocate"))),
+    ),
+    Variant(
+        when=when(r"bad_alloc"), sentence="a library could not get host memory: too little is left, or the size that it asked for is wrong",
+        why="The message has no size. A damaged file or a bug asks for too much while memory is free.",
+        cures=(_HOST_CHECK, cure("if much is free, check whether the model's files are complete, and search the issues of the library that the lines before it name")),
+    ),
+    Variant(
+        when=when(_REFUSED, lacks=r"oom.kill|Killed process"), sentence="a process did not get the host memory that it asked for",
+        why="The host or the container has too little left, or a limit (ulimit -v, vm.overcommit_memory, vm.max_map_count) is reached. Loading needs room for the largest shard per worker, pinned buffers and offloaded weights or KV.",
+        cures=(
+            _HOST_CHECK,
+            cure("if much is free, check these limits of the kernel", "sysctl vm.overcommit_memory vm.max_map_count", when(r"annot allocate")),
+            cure("on the CPU: allow a smaller KV cache (GiB)", "VLLM_CPU_KVCACHE_SPACE=N", when(_REFUSED, facts=("device",))),
+            cure("offload less to host memory", None, when(seen=_OFFLOADS)),
+        ),
+    ),
+)  # fmt: skip
 
+_CAPTURES = (
+    r"capture_model|capture_graph|_capture_cudagraphs|cuda/graphs\.py|capture_begin|capture_end"
+)
+_GRAPHS_MEASURED = Variant(
+    when=when(r"ut of memory", facts=("graphs_measured",)), sentence="GPU memory ran out while vLLM measured the memory of CUDA graphs, before the KV cache",
+    why="The weights, the graphs and the memory of other processes do not fit together. vLLM's share (--gpu-memory-utilization) does not bound this step.",
+    cures=(
+        *_LOOK,
+        cure("capture graphs for fewer batch sizes", "--compilation-config '{\"cudagraph_capture_sizes\": [1, 2, 4, 8, 16, 32]}'", when(facts=("graphs_measured",))),
+        cure("or do without CUDA graphs (slower decoding)", "--enforce-eager", when(facts=("graphs_measured",))),
+    ),
+)  # fmt: skip
+_SAMPLER_MEASURED = Variant(
+    when=when(r"ut of memory", seen=r"_dummy_sampler_run", lacks=r"compile_or_warm_up|capture_model", phases=(2,)), sentence="GPU memory ran out in the trial run of the sampler, while vLLM measured its peak",
+    why="It makes logits for --max-num-seqs requests at once. vLLM's share (--gpu-memory-utilization) does not bound it.",
+    cures=(*_LOOK, cure("if no other process does, let fewer requests run at once", "--max-num-seqs 64", when(seen=r"_dummy_sampler_run"))),
+)  # fmt: skip
 _ALLOCATES = r"initialize_kv_cache|_allocate_kv_cache|initialize_from_config|init_cache_engine|initialize_cache"
 _NO_ROOM_FOR_CACHE = Variant(
     when=when(r"(?:CUDA|HIP|XPU|NPU) out of memory", seen=_ALLOCATES), sentence="GPU memory ran out while the KV cache was allocated",
     why="The cache gets the rest of vLLM's share (--gpu-memory-utilization) after the weights and the measured peak; less than that was free.",
-    cures=(*_LOOK, cure("give vLLM a smaller share", "--gpu-memory-utilization 0.85   (0.90 is the default; else take 0.05 off your value)", when(seen=_ALLOCATES, facts=("!unified_memory",)))),
+    cures=(*_LOOK, cure("give vLLM a smaller share", "--gpu-memory-utilization 0.85   (0.90 is the default; else take 0.05 off your value)", when(seen=_ALLOCATES, facts=("!unified_memory", "!gpu_memory_utilization"))), cure("if no other process does, give vLLM a smaller share: lower --gpu-memory-utilization by 0.05", None, when(seen=_ALLOCATES, facts=("!unified_memory", "gpu_memory_utilization")))),
 )  # fmt: skip
 
 FAILURES = (
     Failure(
         slug=KV,
         sentence="the memory left for the KV cache is smaller than one request of the full length",
-        why="Whether the model is too large for this GPU, or another process (often the container before this one) still held memory, only the log's own sums can show; where another held it, the same start works unchanged once that is freed.",
+        why="The weights, the measured peak of a step and the graphs take the rest of vLLM's share (--gpu-memory-utilization). In releases before 0.10 memory of other processes counts, too (often the container before this one); in later ones only memory that they take while vLLM measures.",
         cures=(
             cure("set --max-model-len no longer than the length that fits (the numbers are in the message)", None, when(r"estimated maximum model length|stored in KV\s+cache\s*\(|Gi?B KV\s+cache is needed")),
-            cure("check whether another process holds GPU memory; if so, free it and start again unchanged", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"),
+            cure("check whether another process holds GPU memory: if so, free it and start again unchanged; if not, a larger share of the GPU gives the cache more", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"),
         ),
         deterministic=False,
         variants=(
@@ -220,12 +314,21 @@ FAILURES = (
             Variant(
                 when=when(facts=("memory_is_own",)), sentence="the memory left for the KV cache is smaller than one request of the full length",
                 why="Weights, activations and graphs of this model take the rest of its share.",
-                cures=(cure("if this GPU and its attention backend take it, store the KV cache in 8 bits: twice the tokens", "--kv-cache-dtype fp8", when(facts=("memory_is_own", "!kv_cache_dtype"))),),
+                cures=(cure("if there are more GPUs, spread the model over them: each then holds a part of the weights", "--tensor-parallel-size N", when(facts=("memory_is_own",))), cure("if this GPU and its attention backend take it, store the KV cache in 8 bits: twice the tokens", "--kv-cache-dtype fp8", when(facts=("memory_is_own", "!kv_cache_dtype"))),),
             ),
             Variant(
-                when=when(facts=("memory_of_others",)), sentence="another process held the GPU memory that the KV cache lacks",
-                why="The same start works unchanged once it is freed; the container before this one often holds it for some seconds.",
-                cures=(*_LOOK, cure("start again unchanged once the memory is free", None, when(facts=("memory_of_others",)))),
+                when=when(facts=("memory_unexplained",)), sentence="the memory left for the KV cache is smaller than one request of the full length",
+                why="More of vLLM's share is gone than the weights and this cache take: most often for the measured peak of a step (images, long steps), or for memory that another process took while vLLM measured. In releases before 0.10 all memory of other processes counts.",
+                cures=(
+                    *_LOOK,
+                    cure("if no other process does, lower the peak: --max-num-batched-tokens, --max-num-seqs", None, when(facts=("memory_unexplained",))),
+                    cure("for a model that takes images or video, allow fewer or smaller ones", _FOR_ENCODER, when(seen=r"(?i)multi_?modal|\bmm_|encoder cache|vision|\bVL\b|-VL-")),
+                ),
+            ),
+            Variant(
+                when=when(facts=("memory_of_others",)), sentence="most likely another process held the GPU memory that the KV cache lacks", confidence=0.7,
+                why="This release counts memory of other processes. The same start works unchanged once it is freed; the container before this one often holds it for some seconds.",
+                cures=(*_LOOK, cure("start again unchanged once the memory is free", None, when(facts=("memory_of_others",))), cure("if no other process does, set --max-model-len no longer than the length that fits", None, when(facts=("memory_of_others",)))),
             ),
         ),
         numbers=memory_numbers.kv_too_small,
@@ -239,6 +342,8 @@ FAILURES = (
             cure("if no other process does, and there are more GPUs, spread the model over them", "--tensor-parallel-size N", when(phases=(1,), facts=("!held_by_itself",))),
             cure("if there are more GPUs, spread the model over them", "--tensor-parallel-size N", when(phases=(1,), facts=("held_by_itself",))),
             cure("or, if it is not quantized yet, serve a quantized version of the model (AWQ, GPTQ, FP8): half or a quarter of the weights", None, when(phases=(1,), facts=("!quantization",))),
+            cure("if --quantization quantizes a 16-bit model at the start, take a model that is quantized already: some releases load the 16-bit weights first", None, when(phases=(1,), facts=("quantization",))),
+            cure("if that is not possible, keep a part of the weights in host memory (each token gets much slower)", "--cpu-offload-gb N", when(phases=(1,), facts=("!cpu_offload_gb", "!unified_memory"))),
         ),
         deterministic=False,
         variants=(*_ELSEWHERE, _NOT_OFFLOADED, _ON_UNIFIED, _NOT_OUT),
@@ -250,7 +355,7 @@ FAILURES = (
         why="The weights, or another process's memory, left too little for the largest step and a KV cache.",
         cures=(*_LOOK, _SMALLER_STEP),
         deterministic=False,
-        variants=(*_ELSEWHERE, _ENCODER, _TOO_LARGE, _TOO_MANY_BLOCKS, _ON_UNIFIED, _GRAPHS_ESTIMATE, _BUDGET, _NOT_OUT, _WAKING, _NO_ROOM_FOR_CACHE),
+        variants=(*_ELSEWHERE, _ENCODER, _TOO_LARGE, _SAMPLER_MEASURED, _TOO_MANY_BLOCKS, _BUDGET_ON_UNIFIED, _ON_UNIFIED, _GRAPHS_ESTIMATE, _BUDGET, _NOT_OUT, _WAKING, _NO_ROOM_FOR_CACHE),
         numbers=memory_numbers.no_blocks,
     ),
     Failure(
@@ -258,19 +363,20 @@ FAILURES = (
         sentence="GPU memory ran out while CUDA graphs were captured or kernels were warmed up",
         why="Graphs and warm-up need memory beside the share that gpu_memory_utilization gives to weights and KV cache.",
         cures=(
-            cure("warm up with fewer requests", "--max-num-seqs 64", when(r"warming up sampler with|lowering `?max_num_seqs")),
+            cure("warm up with fewer requests", "--max-num-seqs 64", when(seen=r"warming up sampler with|lowering `?max_num_seqs|_dummy_sampler_run")),
             cure("leave more memory free for it: lower --gpu-memory-utilization by 0.05", None, when(r"[Oo]ut of memory|OOM", facts=("!gpu_memory_utilization", "!unified_memory"))),
-            cure("do without CUDA graphs (slower decoding)", "--enforce-eager", when(seen=r"capture_model|capture_graph|_capture_cudagraphs|cuda/graphs\.py|capture_begin|capture_end", facts=("!unified_memory",), lacks=r"HostRegister")),
+            cure("or capture graphs for fewer batch sizes", "--compilation-config '{\"cudagraph_capture_sizes\": [1, 2, 4, 8, 16, 32]}'", when(seen=_CAPTURES, facts=("!unified_memory",), lacks=r"HostRegister")),
+            cure("or do without CUDA graphs (slower decoding)", "--enforce-eager", when(seen=_CAPTURES, facts=("!unified_memory",), lacks=r"HostRegister")),
         ),
         deterministic=False,
-        variants=(*_ELSEWHERE, _IN_SAMPLER, _ON_UNIFIED, _NOT_OUT),
+        variants=(*_ELSEWHERE, _GRAPHS_MEASURED, _IN_SAMPLER, _ON_UNIFIED, _NOT_OUT),
         numbers=memory_numbers.capture,
     ),
     Failure(
         slug=RUNTIME,
         sentence="GPU memory ran out while requests were served",
         why="The engine came up, and a step needed more than was left outside the KV cache. A restart gives the memory back; if it comes again after hours, something outside the KV cache grows.",
-        cures=(*_LOOK, cure("leave prompt_logprobs (or echo with logprobs) out of requests: its logits for the whole prompt need this memory", None, when(frames=r"prompt_logprobs")), _SMALLER_STEP, cure("if the model is already loaded, lower --max-num-batched-tokens or --gpu-memory-utilization: both leave more memory for a step", None, when(r"allocated in private pools", facts=("!phase",))), cure("leave more memory outside the KV cache: lower --gpu-memory-utilization by 0.05", None, when(facts=("!unified_memory",), phases=(5,)))),
+        cures=(*_LOOK, cure("leave prompt_logprobs (or echo with logprobs) out of requests: its logits for the whole prompt need this memory", None, when(frames=r"prompt_logprobs")), cure("allow fewer or smaller images and videos in a request", _FOR_ENCODER, when(frames=_OF_ENCODER)), _SMALLER_STEP, cure("if the model is already loaded, lower --max-num-batched-tokens or --gpu-memory-utilization: both leave more memory for a step", None, when(r"allocated in private pools", facts=("!phase",))), cure("leave more memory outside the KV cache: lower --gpu-memory-utilization by 0.05", None, when(facts=("!unified_memory",), phases=(5,)))),
         deterministic=False,
         variants=(_OF_DRIVER, *_ELSEWHERE, _BESIDE, _TOO_LARGE, _ON_UNIFIED, _NOT_OUT, _WAKING),
         numbers=memory_numbers.out_of_memory,
@@ -288,7 +394,11 @@ FAILURES = (
         slug=OCCUPIED,
         sentence="something else already holds the GPU memory that vLLM was configured to take",
         why="At the start less memory was free than gpu_memory_utilization asks for, or the free memory changed while vLLM measured it. The same start works once it is freed.",
-        cures=(*_LOOK, cure("end the remains of an earlier vLLM, if nothing needs them", "vllm-watch gpus", when(facts=("!unified_memory",)))),
+        cures=(
+            *_LOOK,
+            cure("end the remains of an earlier vLLM, if nothing needs them", "vllm-watch gpus", when(facts=("!unified_memory",))),
+            cure("if the others must stay, use a GPU that is free (CUDA_VISIBLE_DEVICES); or, if the weights and a KV cache fit into the free memory, lower --gpu-memory-utilization below the share that is free", None, when(r"on startup", facts=("much_is_held", "!unified_memory"))),
+        ),
         deterministic=False,
         variants=(
             Variant(
@@ -302,10 +412,15 @@ FAILURES = (
                 cures=(*_LOOK, cure("if no process holds it, compare the versions of the driver and runtime with those that this PyTorch requires")),
             ),
             Variant(
-                when=when(r"out of memory", seen=r"init_device", facts=("!unified_memory",)),
+                when=when(r"out of memory", seen=r"init_device"),
                 sentence="GPU memory ran out before anything was loaded: something else holds it",
                 why="The first use of the GPU failed, so no setting of memory or length of this server had an effect yet. Where GPU and CPU share one memory, files in the page cache count, too.",
-                cures=(*_LOOK, cure("see the memory of the page cache and other processes", "free -g")),
+                cures=(*_LOOK, _PAGE_CACHE, cure("see the memory of the page cache and other processes", "free -g")),
+            ),
+            Variant(
+                when=when(r"out of memory"), sentence="GPU memory ran out, and another process holds more of this GPU than this one",
+                why='The message lists it ("Process N has …"; in a container N may be a number of the host). It may be another server, or a worker of this same server: then two workers share one GPU.',
+                cures=(*_LOOK, cure("if it is a worker of this server, check that each gets a GPU of its own", "echo $CUDA_VISIBLE_DEVICES; nvidia-smi -L", when(r"CUDA out of memory")), cure("if it must stay, use another GPU, or a model that fits into the rest", None, when(r"out of memory"))),
             ),
             Variant(
                 when=when(r"on startup is less than desired", facts=("torch_memory_gib",)), sentence="this process itself still holds GPU memory, so less is free than vLLM was configured to take",
@@ -317,7 +432,7 @@ FAILURES = (
                 why="Nearly all of it was free; the driver and a display hold a little of each GPU.",
             ),
             Variant(
-                when=when(facts=("unified_memory",)),
+                when=when(r"on startup|Free memory on device", facts=("unified_memory",)),
                 sentence="less memory is free than vLLM was configured to take, on a machine whose GPU and CPU share one memory",
                 why=_UNIFIED, confidence=0.6,
                 cures=(_PAGE_CACHE, cure("see the memory of the page cache and other processes", "free -g"), cure("if the missing memory must stay where it is, lower --gpu-memory-utilization below the share that is free", None, when(facts=("unified_memory",)))),
@@ -332,23 +447,30 @@ FAILURES = (
             Variant(
                 when=when(r"Error in memory profiling|Externally held weights|kv cache allocation is less"),
                 sentence="the free GPU memory changed while vLLM measured it: another process took or freed some",
-                why="The same start works if no other process takes or frees memory on this GPU meanwhile.",
-                cures=(*_LOOK, cure("start servers that share a GPU one after the other", None, when(r"Error in memory profiling"))),
+                why="The same start works if no other process takes or frees memory on this GPU meanwhile. Where GPU and CPU share one memory, the page cache of the host can do that, too.",
+                cures=(*_LOOK, _PAGE_CACHE, cure("start servers that share a GPU one after the other", None, when(r"Error in memory profiling"))),
             ),
         ),
         numbers=memory_numbers.occupied,
     ),
     Failure(
         slug=PINNING,
-        sentence="host memory for the KV offload could not be pinned; the GPU is not out of memory",
-        why="The failed registration stays pending, and CUDA reports it at the next call, as out of memory or invalid argument, wherever that is.",
-        cures=(
-            cure("offload less to host memory: a smaller cpu_bytes_to_use (or --kv-offloading-size)", None, when(seen=r"[Hh]ost(?:Register|Alloc|Malloc)|pin", lacks=r"(?:code ?= ?|rror )801\b|[Nn]ot ?[Ss]upported")),
-            cure("see whether the memory may be locked, and how much there is", "ulimit -l; free -g"),
-            cure("of 512 GiB and more: take a release that registers the region in pieces (vLLM pull request 51081)", None, when(seen=r"[Hh]ostRegister", lacks=r"(?:code ?= ?|rror )801\b|[Nn]ot ?[Ss]upported")),
-            cure("confidential computing does not allow it: serve without KV offload", None, when(seen=r"HostRegister.{0,80}(?:\b801\b|[Nn]ot ?[Ss]upported)")),
-        ),
+        sentence="host memory could not be pinned for the GPU; that the GPU is full is not the cause",
+        why="The limit of locked memory, the memory of the host or container, or the platform bounds it. A later CUDA call may report the same error as its own.",
+        cures=_PIN_CURES,
         deterministic=False,
+        variants=(
+            Variant(
+                when=when(seen=r"(?:HostRegister|Host(?:Al|Mal)loc).{0,80}(?:\b801\b|[Nn]ot ?[Ss]upported)"), sentence="this platform does not support the pinning of host memory that was asked for",
+                why="Confidential computing does not allow it, and some virtual GPUs and WSL do not, either. The amount of memory does not matter.",
+                cures=(cure("check whether this is such a platform", "nvidia-smi conf-compute -f; nvidia-smi -q | grep -i virtualization", when(lacks=r"\bhip[A-Z]|\bHIP\b")), cure("if it is, serve without offload to host memory", None, when(seen=r"Host"))),
+            ),
+            Variant(
+                when=when(seen=_OFFLOADS + r"|shared_offload_region"), sentence="host memory for the offload could not be pinned; the GPU is not out of memory",
+                why="The failed registration stays pending, and CUDA reports it at the next call, as out of memory or invalid argument, wherever that is.",
+                cures=_PIN_CURES,
+            ),
+        ),
     ),
     Failure(
         slug=HOST,
@@ -362,18 +484,26 @@ FAILURES = (
                 cures=(cure("give the container a larger one (Kubernetes: an emptyDir with medium Memory at /dev/shm)", "docker run --ipc=host …   (or --shm-size=16g)", when(r"Insufficient")),),
             ),
             Variant(
+                when=when(r"result 'oom-kill'|by the OOM killer"), sentence="a process of this service was killed, because the host, or the service by its own limit, ran out of memory",
+                why="The line does not show which of the two it was. Loading needs room for the largest shard per worker, pinned buffers and offloaded weights or KV.",
+                cures=(cure("check the limit of the service and the memory that it used", "systemctl show UNIT -p MemoryMax,MemoryPeak"), *_HOST_CURES),
+            ),
+            _OF_RAY_MONITOR,
+            _EVICTED,
+            *_REFUSALS,
+            Variant(
                 when=when(r"cgroup|OOMKilled|MEMCG"), sentence="the container ran out of the memory that it may use, and a process of it was killed",
-                why="Loading needs room for the largest shard per worker, pinned buffers and offloaded weights or KV.",
+                why="Files in /dev/shm count, too. Loading needs room for the largest shard per worker, pinned buffers and offloaded weights or KV.",
                 cures=_HOST_CURES,
             ),
             Variant(
-                when=when(r"Out of memory: Killed|oom_kill_process|invoked oom-killer|oom-kill:|result 'oom-kill'|by the OOM killer"),
+                when=when(r"Out of memory: Killed|oom_kill_process|invoked oom-killer|oom-kill:"),
                 sentence="the host ran out of memory, and the kernel killed a process",
                 why="Which took the memory need not be the one that was killed.",
                 cures=_HOST_CURES,
             ),
             Variant(
-                when=when(r"(?:signal:? |SIG|code:?\s*\(?|status=)(?:-?9\b|KILL|137)|with code 137|Exited \(137\)|Code:\s*137|^\S*: line \d+:\s+\d+ Killed|^\s*Killed", lacks=r"[Oo]ut of memory|oom|OOM|memory pressure|low on memory"),
+                when=when(r"(?:signal:? |SIG|[Cc]ode:?\s*\(?|status=|EXIT:? )(?:-?9\b|KILL|137)|with code 137|Exited \(137\)|^\S*: line \d+:\s+\d+ Killed|^\s*Killed", lacks=r"[Oo]ut of memory|oom|OOM|memory pressure|low on memory"),
                 sentence="a process was killed (SIGKILL); this log does not show by whom",
                 why="Most often the kernel does that when the host or the container is out of memory; a liveness probe and an operator do it, too.",
                 cures=(cure("ask the kernel whether it killed it", "dmesg -T | grep -i -E 'killed process|out of memory'"), cure("see why the container ended", "kubectl describe pod POD   (or docker inspect)")),
@@ -382,9 +512,9 @@ FAILURES = (
     ),
     Failure(
         slug=SWAP,
-        sentence="the requested CPU swap space exceeds the host's memory",
-        why="--swap-space is per GPU and is pinned at the start.",
-        cures=(cure("ask for less", "--swap-space 0", when(r"Too large swap space")),),
+        sentence="the requested CPU swap space takes too much of the host's memory",
+        why="--swap-space (GiB) is per GPU, is pinned at the start, and may take 70 % of the memory at most.",
+        cures=(cure("ask for less; 0 is enough unless requests use beam search", "--swap-space 0", when(r"Too large swap space")),),
         deterministic=True,
     ),
 )  # fmt: skip

@@ -28,6 +28,13 @@ _LEFT = re.compile(rf"of which ({DECIMAL} [KMG]i?B) is free|({DECIMAL} [KMG]i?B)
 _STATE = re.compile(rf"max_num_seqs \(({WHOLE})\) exceeds available \w+ cache blocks \(({WHOLE})\)")
 _OWN = re.compile(rf"this process has ({DECIMAL}) GiB memory in use|({DECIMAL}) GiB (?:already allocated|is allocated by PyTorch)")  # fmt: skip
 
+_RELEASE = re.compile(r"0\.(\d{1,3})\.\d")
+_BUDGET = re.compile(r"cache blocks|cache memory: -|not enough GPU memory available to serve")
+_NOT_OF_SHARE = re.compile(r"driver error|memory space hbm|CUBLAS_STATUS_NOT_INITIALIZED")
+
+FIRST_THAT_IGNORES_OTHERS = 10
+"""Since vLLM 0.10 the profiler compares snapshots (vllm #19312)."""
+
 OWN_RATIO = 0.85
 """If one process or the weights use at least this share of a GPU, other processes are not the cause."""
 
@@ -55,6 +62,18 @@ def is_own(facts: Facts) -> bool | None:
         return None
     total, share, weights, left = numbers
     return total * share - weights - left <= OVERHEAD_RATIO * total
+
+
+def is_counting_others(facts: Facts) -> bool | None:
+    """Return True if this release subtracts memory of other processes from the KV cache, or None if unknown."""
+    found = _RELEASE.match(str(facts.get("vllm_version", "")))
+    return None if found is None else int(found[1]) < FIRST_THAT_IGNORES_OTHERS
+
+
+def is_much_held(text: str) -> bool:
+    """Return True if far less of the GPU is free than the requested share."""
+    found = _FREE.search(text)
+    return found is not None and float(found[1]) < CLOSE_RATIO * float(found[4])
 
 
 def is_nearly_free(text: str) -> bool:
@@ -118,13 +137,15 @@ def kv_too_small(text: str, facts: Facts) -> Told:
     if fits and fits >= BLOCK_TOKENS:
         fits -= fits % BLOCK_TOKENS
         said.append(f"About {fits:,} tokens would have fitted into the rest.")
-        if own:
+        if own or (own is False and is_counting_others(facts) is False):
             fixes.append(Fix("allow no longer requests than fit", f"--max-model-len {fits}"))
     if own and gib and (share := _share(float(gib[1]) - float(gib[2]), facts)):
         flag = f"--gpu-memory-utilization {share}"
         fixes.append(Fix("or give vLLM the missing share of the GPU", flag))
-    if own is not None:
-        said.append("By the sums of this log the engine itself used the rest of its share." if own else "By the sums of this log another process held the memory that is missing.")  # fmt: skip
+    if own:
+        said.append("By the sums of this log the engine itself used the rest of its share.")
+    elif own is False and is_counting_others(facts):
+        said.append("The weights and the cache of this log do not explain the missing memory.")
     return Told(" ".join(said), fixes, own or False)
 
 
@@ -141,11 +162,12 @@ def no_blocks(text: str, facts: Facts) -> Told:
         return Told(f"The share is only {share:g} of the GPU.", (fix,))
     total, share, weights = float(total), float(share), float(weights)  # type: ignore[arg-type]
     said = f"{told.explanation} The share of {share:g} is {total * share:.1f} of {total:g} GiB, and the weights take {weights:g}.".strip()
-    room = share < UTILIZATION_MAX - 0.03
+    of_budget = _BUDGET.search(text) is not None  # else the GPU itself was full
+    room = of_budget and share < UTILIZATION_MAX - 0.03
     if "unified_memory" in facts:
         return Told(said)
-    if weights > total * (UTILIZATION_MAX if room else share) * OWN_RATIO:
-        fix = Fix("spread the model over more GPUs, or serve a quantized version", "--tensor-parallel-size N")  # fmt: skip
+    if weights > total * (UTILIZATION_MAX if room or not of_budget else share) * OWN_RATIO:
+        fix = Fix("if there are more GPUs, spread the model over them, or serve a quantized version", "--tensor-parallel-size N")  # fmt: skip
         return Told(said, (fix,), deterministic=True)
     if room:
         return Told(said, (Fix("give vLLM more of the GPU, if no other process uses it", f"--gpu-memory-utilization {UTILIZATION_MAX}"),))  # fmt: skip
@@ -157,6 +179,12 @@ def capture(text: str, facts: Facts) -> Told:
     told = out_of_memory(text, facts)
     share = facts.get("gpu_memory_utilization")
     if not isinstance(share, float) or share <= 0.5 or "unified_memory" in facts:  # noqa: PLR2004
+        return told
+    if (
+        "graphs_measured" in facts
+        or is_more_free_than_asked(text)
+        or (told == Told() and _NOT_OF_SHARE.search(text))
+    ):
         return told
     fix = Fix("leave more memory free for it", f"--gpu-memory-utilization {share - 0.05:.2f}")
     return Told(told.explanation, (fix,))
