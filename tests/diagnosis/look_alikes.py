@@ -8,21 +8,9 @@ REFUSED = (
     '(APIServer pid=1) INFO:     10.0.0.1:5555 - "POST /v1/completions HTTP/1.1" {} Bad Request\n'
 )
 LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
-    "a flag of a program around vLLM": (
-        "router: error: unrecognized arguments: --pod-discovery-kind ip",
-        "unknown_flag", "a program around vLLM", "vllm serve",
-    ),
     "host memory that could not be pinned": (
         "    return value.to(device=target).pin_memory()\ntorch.AcceleratorError: CUDA error: out of memory",
         "unknown", "host memory could not be pinned", "nvidia-smi",
-    ),
-    "a parent that only waited": (
-        CORE + "TimeoutError: The stage did not become ready within 600s\n(Worker pid=8) huggingface_hub.errors.OfflineModeIsEnabled: Cannot reach the hub",
-        "hf_not_found_or_offline", "may not download", "No rule",
-    ),
-    "a negative rest": (
-        "INFO 03-03 10:00:00 [gpu_worker.py:1] Available KV cache memory: -0.87 GiB",
-        "oom_kv_alloc_or_profiling", "leaves nothing for the KV cache", "no error",
     ),
     "a pasted line of another program": (
         "unable to start the runner: the image has no entry",
@@ -44,10 +32,6 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         "ERROR serving_chat.stream: Error in chat completion stream generator.\nTraceback (most recent call last):\nValueError: caught while processing: MQEngineDeadError: Engine loop is not running. Inspect the stacktrace to find the original error: RuntimeError('no slot for this sequence').",
         "unknown", "No rule knows", "does not show why",
     ),
-    "a variable that the template reads": (
-        "jinja2.exceptions.UndefinedError: 'policy' is undefined",
-        "tokenizer_mismatch_or_missing_chat_template", "chat_template_kwargs", "roles",
-    ),
     "a quantization that will be removed": (
         "Value error, ('The quantization method %s is deprecated and will be removed in future versions of vLLM. To bypass, set `--allow-deprecated-quantization`.', 'tpu_int8')",
         "quantization_unsupported", "--allow-deprecated-quantization", "GPU",
@@ -60,29 +44,13 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         '(EngineCore pid=5) File "/x/site-packages/vllm_omni/worker.py", line 252, in run\n(EngineCore pid=5) RuntimeError: CUDA error: no kernel image is available for execution on the device',
         "driver_cuda_mismatch", "build of PyTorch or vLLM", "of a library",
     ),
-    "a flag with another word": (
-        "vllm: error: unrecognized arguments: --enable-metrics",
-        "unknown_flag", "no release of vLLM has", "write --",
-    ),
     "a kernel of a library": (
         '(EngineCore pid=5) File "/x/site-packages/lmcache/v1/gpu_connector.py", line 252, in from_gpu\n(EngineCore pid=5) RuntimeError: CUDA error: no kernel image is available for execution on the device',
         "driver_cuda_mismatch", "lmcache/v1/gpu_connector.py", "build of PyTorch or vLLM",
     ),
-    "memory that ran out under a caller's generate": (
-        CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 192.00 MiB. GPU 0 has a total capacity of 23.56 GiB of which 83.25 MiB is free.\n  File \"/x/job.py\", line 70, in main\n    outputs = llm.generate(prompts)",
-        "oom_runtime", "a step needed more", "weights",
-    ),
-    "a library that this user may not read": (
-        "python3: error while loading shared libraries: /root/.local/lib/libpython3.12.so.1.0: cannot open shared object file: Permission denied",
-        "folder_not_writable", "id; ls -ld PATH", "LD_LIBRARY_PATH",
-    ),
     "a layer that a worker does not own": (
         CORE + "KeyError: 'model.layers.30.self_attn.attn'",
-        "unknown", "No rule knows this error", "checkpoint",
-    ),
-    "a weight that the model does not have": (
-        CORE + "KeyError: 'model.layers.30.self_attn.q_norm.weight'",
-        "unsupported_architecture", "checkpoint", "No rule",
+        "unknown", "--pipeline-parallel-size 1", "checkpoint",
     ),
     "what an API server reports after the engine's death": (
         "(APIServer pid=1) ERROR 07-15 01:39:25 [serving.py:820] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.\n(APIServer pid=1) ERROR 07-15 01:39:25 [serving.py:1007] ValidationError: 2 validation errors for Chunk",
@@ -92,10 +60,6 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         "WARNING [import_utils.py:408] Module vllm.third_party.deep_gemm was found but failed to import\nImportError: libcudart.so.13: cannot open shared object file: No such file or directory",
         "benign_warning_noise", "below level ERROR", "install",
     ),
-    "a module that is needed": (
-        "ImportError: libcudart.so.13: cannot open shared object file: No such file or directory",
-        "missing_dependency_or_import_error", "for the same CUDA", "below level ERROR",
-    ),
     "a traceback that ends before its exception": (
         CORE + 'File "/x/vllm/v1/structured_output/backend_xgrammar.py", line 82, in compile_grammar\n' + CORE + "ctx = self.compiler.compile_json_schema(",
         "unknown", "give more of the log", "does not show that the server came up",
@@ -103,14 +67,6 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     "a download without file descriptors": (
         "RuntimeError: Data processing error: CAS service error : IO Error: Too many open files (os error 24)",
         "unknown", "ulimit -n", "download",
-    ),
-    "an engine before this one in the same process": (
-        "init_snapshot = free_memory=9.50GiB, total_memory=22.05GiB, torch_memory=11.20GiB, non_torch_memory=0.25GiB\nValueError: Free memory on device cuda:0 (9.50/22.05 GiB) on startup is less than desired GPU memory utilization (0.9, 19.84 GiB).",
-        "gpu_occupied_by_other_process", "free the earlier engine first", "Something else",
-    ),
-    "a setting that needs another": (
-        "1 validation error for CacheConfig\n  Value error, --a-size can only be set with --enable-b [type=value_error, input_value=A, input_type=B]",
-        "rope_or_config_mismatch", "the message names both", "values that the flag takes",
     ),
     "a kernel that the driver refused": (
         "RuntimeError: CUDA driver error (/x/deep_gemm/jit/handle.hpp:14): 200 (CUDA_ERROR_INVALID_IMAGE, device kernel image is invalid)",
@@ -140,21 +96,9 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         "(APIServer pid=1) pydantic_core._pydantic_core.ValidationError: 1 validation error for VllmConfig\n(APIServer pid=1)   Assertion failed, in align mode, block_size (900) must be <= max_num_batched_tokens (512). [type=assertion_error, input_value=A]",
         "unknown", "raise it", "the message names it",
     ),
-    "a piece larger than the GPU": (
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 60.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 9.00 GiB is free.",
-        "oom_kv_alloc_or_profiling", "larger than the whole GPU", "nvidia-smi",
-    ),
-    "an allocation that PyTorch warns of, and no other reason": (
-        "Capturing CUDA graphs (PIECEWISE):  98%|xx| 50/51 [00:38<00:00,  1.29it/s]\n[rank3]:[W814 16:06:55.4 CUDACachingAllocator.cpp:39] memory allocation failed with OOM on device 3 while trying to allocate 3177185280 bytes (free: 1, total: 8).\n" + CORE + "WorkerProc hit an exception.",
-        "oom_cuda_graph_capture", "lower --gpu-memory-utilization", "does not show why",
-    ),
     "shapes that torch.compile met first": (
         CORE + "torch._dynamo.exc.TorchRuntimeError: RuntimeError when making fake tensor call\n" + CORE + "  -> RuntimeError('a and b must have same reduction dim, but got [s1, 8] X [9, 4].')",
         "compile_failure", "fails without torch.compile", "--enforce-eager",
-    ),
-    "a child's exit code and its parent's end of file": (
-        CORE + "Rank 2 is dead.\n" + CORE + "Exit code: -9\n" + CORE + "EOFError",
-        "cpu_ram_oom_killed", "was killed (SIGKILL)", "end of a pipe",
     ),
     "a transport without RDMA": (
         "W0807 09:15:21.4  1204 topology.cpp:152] No RDMA devices found, check your device installation\n" + UP + CORE + "Mooncake transfer failed for request r1, ret: -1",
@@ -168,26 +112,6 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         CORE + "The actor is dead because its worker process has died. Some common causes include: (1) the process was killed by the OOM killer, (2) ray stop was called.",
         "ray_failure", "A worker process died", "ran out of memory",
     ),
-    "a flag whose value names another trouble": (
-        'vllm: error: unrecognized arguments: --rope-scaling={"rope_type":"yarn"}',
-        "unknown_flag", "It does not know --rope-scaling", "config.json",
-    ),
-    "a check whose own figures are equal": (
-        CORE + "AssertionError: Error in memory profiling. Initial free memory 12.5 GiB, current free memory 12.5 GiB. This happens when other processes release GPU memory.",
-        "gpu_occupied_by_other_process", "no process freed memory", "another process took",
-    ),
-    "a check whose figures differ": (
-        CORE + "AssertionError: Error in memory profiling. Initial free memory 12.5 GiB, current free memory 13.5 GiB. This happens when other processes release GPU memory.",
-        "gpu_occupied_by_other_process", "another process took or freed", "no process freed memory",
-    ),
-    "much more free than was asked for": (
-        "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 9.50 GiB. GPU 0 has a total capacity of 96.00 GiB of which 14.00 GiB is free.",
-        "oom_kv_alloc_or_profiling", "share one memory", "in which phase",
-    ),
-    "a little more free than was asked for": (
-        "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 9.50 GiB. GPU 0 has a total capacity of 96.00 GiB of which 9.70 GiB is free.",
-        "oom_kv_alloc_or_profiling", "in which phase", "was not out of memory",
-    ),
     "a compiler that was killed": (
         CORE + "RuntimeError: Ninja build failed. Ninja output:\n" + CORE + "FAILED: [code=137] moe.cuda.o\n" + CORE + "Killed",
         "compile_failure", "MAX_JOBS", "nvcc --version",
@@ -199,10 +123,6 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     "a kernel that was built and not loaded": (
         CORE + "RuntimeError: Assertion error (csrc/jit/kernel_runtime.hpp:45): exit_code == 0",
         "compile_failure", "cuobjdump", "compiler's own",
-    ),
-    "a limit below zero": (
-        "1 validation error for SchedulerConfig\n  Value error, max_num_scheduled_tokens is set to -900, which does not allow any tokens [type=value_error, input_value=(), input_type=A]",
-        "rope_or_config_mismatch", "lower --max-num-seqs", "the message names it",
     ),
     "FP8 where the KV cache is not": (
         "INFO 05-12 03:20:44 [core.py:105] Initializing a V1 LLM engine with config: model='/m', kv_cache_dtype=bfloat16\nValueError: type fp8e4nv not supported in this architecture.",
@@ -228,29 +148,9 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         CORE + "ray.exceptions.RayChannelTimeoutError: System error: Timed out waiting for object available to read.\n(APIServer pid=1) ERROR 03-03 10:00:02 [api.py:7] EngineDeadError: EngineCore died unexpectedly",
         "ray_failure", "not a death", "ray status",
     ),
-    "logits of a whole prompt": (
-        UP + CORE + '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in _get_prompt_logprobs_dict\n' + CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.20 GiB.",
-        "oom_runtime", "leave prompt_logprobs", "logits do not",
-    ),
-    "logits of a step": (
-        UP + CORE + '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in execute_model\n' + CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.20 GiB.",
-        "oom_runtime", "a step needed more", "prompt_logprobs",
-    ),
-    "a library that the system does not find, below its wrapper": (
-        "OSError: libfoo.so.2: cannot open shared object file: No such file or directory\n\nThe above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):\nOSError: Could not load plugin /x/plugin.bin",
-        "missing_dependency_or_import_error", "add its folder to LD_LIBRARY_PATH", "no rule",
-    ),
     "a library that was caught, and another error": (
         "(Worker pid=3) ERROR 03-03 10:00:00 [w.py:1] OSError: libfoo.so.2: cannot open shared object file: No such file or directory\n(Worker pid=4) ERROR 03-03 10:00:01 [w.py:1] LookupError: no mesh\n",
         "unknown", "No rule knows this error.", "it is the first",
-    ),
-    "an operator whose extension was not loaded": (
-        "WARNING 03-03 10:00:00 [x.py:1] Failed to import my_plugin_C:libmy_ops.so: cannot open shared object file: No such file or directory. One feature is off.\nINFO 03-03 10:00:09 [x.py:1] go\nERROR 03-03 10:00:10 [core.py:9] AttributeError: '_OpNamespace' '_C_mine' object has no attribute 'swap'",
-        "missing_dependency_or_import_error", "build or install the package of the extension again", "pip check",
-    ),
-    "an operator without a warning": (
-        "ERROR 03-03 10:00:10 [core.py:9] AttributeError: '_OpNamespace' '_C_mine' object has no attribute 'swap'",
-        "missing_dependency_or_import_error", "pip check", "build or install the package of the extension again",
     ),
     "no platform is a failure at any level": (
         "DEBUG 03-03 10:00:00 [__init__.py:120] ROCm platform is not available because: No module named 'amdsmi'\nINFO 03-03 10:00:00 [__init__.py:220] No platform detected, vLLM is running on UnspecifiedPlatform\n",
@@ -259,14 +159,6 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     "no platform of a server that came up": (
         "INFO 03-03 10:00:00 [__init__.py:220] No platform detected, vLLM is running on UnspecifiedPlatform\n" + UP,
         "benign_warning_noise", "the line is harmless", "no device",
-    ),
-    "a loader of one format proves no missing files": (
-        'Traceback (most recent call last):\n  File "/x/site-packages/vllm/tokenizers/mistral.py", line 9, in from_pretrained\nValueError: No tokenizer file found in directory: /models/qwen',
-        "tokenizer_mismatch_or_missing_chat_template", "--tokenizer-mode hf", "missing, damaged",
-    ),
-    "the usual loader does": (
-        'Traceback (most recent call last):\n  File "/x/site-packages/transformers/tokenization_utils.py", line 9, in from_pretrained\nValueError: No tokenizer file found in directory: /models/qwen',
-        "tokenizer_mismatch_or_missing_chat_template", "missing, damaged", "--tokenizer-mode hf",
     ),
     "experts that cannot be divided": (
         "AssertionError: n_slots=130 must be divisible by ep_size=4. Adjust num_redundant_experts.",
@@ -346,42 +238,6 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         "Caught signal 11 (Segmentation fault: invalid permissions)\n==== backtrace (tid: 7) ====\n 0  /x/libucs.so.0",
         "engine_dead", "the printed stack", "PYTHONFAULTHANDLER",
     ),
-    "a driver's word is no full GPU": (
-        '(EngineCore pid=5) INFO 03-03 10:00:00 [default_loader.py:1] Loading weights took 3.10 seconds\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9]   File "/x/vllm/_custom_ops.py", line 9, in awq_marlin_repack\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] RuntimeError: CUDA driver error: out of memory',
-        "oom_loading_weights", "if PYTORCH_CUDA_ALLOC_CONF sets expandable_segments", "WSL",
-    ),
-    "under WSL even less": (
-        "(EngineCore pid=5) WARNING 03-03 09:59:00 [interface.py:1] Using 'pin_memory=False' as WSL is detected.\nRuntimeError: CUDA driver error: out of memory",
-        "out_of_memory", "memory limit of WSL", "nvidia-smi --query",
-    ),
-    "a step after the weights is not loading": (
-        '(EngineCore pid=5) INFO 03-03 10:00:00 [default_loader.py:1] Loading weights took 3.10 seconds\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9]   File "/x/vllm/model_executor/models/qwen.py", line 9, in forward\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.',
-        "oom_kv_alloc_or_profiling", "measured its peak", "were loaded",
-    ),
-    "an allocator's sums are": (
-        "(EngineCore pid=5) INFO 03-03 10:00:00 [default_loader.py:1] Loading weights took 3.10 seconds\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 23.60 GiB of which 5.00 MiB is free. Process 17 has 23.50 GiB memory in use. Of the allocated memory 23.10 GiB is allocated by PyTorch",
-        "oom_loading_weights", "--tensor-parallel-size", "nvidia-smi",
-    ),
-    "a small share is raised first": (
-        "INFO 03-03 10:00:00 [u.py:1] non-default args: {'gpu_memory_utilization': 0.55}\nValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
-        "oom_kv_alloc_or_profiling", "--gpu-memory-utilization 0.9", "memory ran out",
-    ),
-    "the usual share is not": (
-        "INFO 03-03 10:00:00 [u.py:1] non-default args: {'gpu_memory_utilization': 0.9}\nValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
-        "oom_kv_alloc_or_profiling", "leaves nothing for the KV cache", "--gpu-memory-utilization 0",
-    ),
-    "the sampler is not loading": (
-        "    probs, order = logits.sort(dim=-1)\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.10 GiB. GPU 0 has a total capacity of 47.40 GiB of which 900.00 MiB is free. Of the allocated memory 40.10 GiB is allocated by PyTorch, and 12.10 MiB is reserved by PyTorch but unallocated.",
-        "oom_cuda_graph_capture", "in the sampler", "loading",
-    ),
-    "an engine with graphs has loaded": (
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.10 GiB. GPU 0 has a total capacity of 47.40 GiB of which 900.00 MiB is free. Of the allocated memory 40.10 GiB is allocated by PyTorch, with 120.00 MiB allocated in private pools (e.g., CUDA Graphs), and 12.10 MiB is reserved by PyTorch but unallocated.",
-        "out_of_memory", "does not show in which phase", "numbers look like loading",
-    ),
-    "pools without memory prove no graphs": (
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.10 GiB. GPU 0 has a total capacity of 47.40 GiB of which 900.00 MiB is free. Of the allocated memory 40.10 GiB is allocated by PyTorch, with 0 bytes allocated in private pools (e.g., CUDA Graphs), and 12.10 MiB is reserved by PyTorch but unallocated.",
-        "oom_loading_weights", "numbers look like loading", "sampler",
-    ),
     "an unhandled error is not NCCL's reason": (
         "h:7:7 [0] NCCL INFO cudaDriverVersion 12040\nh:7:7 [0] init.cc:40 NCCL WARN Cuda failure 'operation not supported'\n(Worker pid=8) ERROR 03-03 10:00:00 [x.py:1] RuntimeError: NCCL error: unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
         "nccl_init_failure", "virtual", "NCCL_DEBUG",
@@ -418,14 +274,6 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         "(EngineCore pid=2) ERROR 06-22 19:40:00 [x.py:1] Worker proc VllmWorker-3 died unexpectedly, shutting down executor.",
         "engine_dead", "get the whole log", "vanished",
     ),
-    "an option that is a whole name": (
-        "vllm serve: error: ambiguous option: --model could match --model-impl, --model-loader-extra-config",
-        "unknown_flag", "name the model without a flag", "in full",
-    ),
-    "a field of a flag's JSON": (
-        "vllm serve: error: argument --kv-config/-kc: 1 validation error for KvConfig\nuse_ring\n  Unexpected keyword argument [type=unexpected_keyword_argument, input_value=False, input_type=bool]",
-        "wrong_flag_value", "use_ring: Unexpected keyword argument", "--help",
-    ),
     "an import that is optional": (
         "ERROR 01-28 06:35:44 [moe.py:34] Failed to import Triton kernels. Error: No module named 'triton_kernels.ring'",
         "benign_warning_noise", "goes on after", "install",
@@ -446,10 +294,6 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         'File "/x/flashinfer/data/csrc/ring.cu", line 9, in void flashinfer::Ring(tvm::ffi::TensorView)\ntvm.error.InternalError: Check failed: output.size(0) == tokens (84 vs. 83) : ',
         "unknown", "two values differ", "nvcc",
     ),
-    "what failed stands above the error": (
-        "ERROR 03-03 10:00:00 [gpu_model_runner.py:1] Failed to load model - not enough GPU memory.\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.37 GiB.",
-        "oom_loading_weights", "while the weights were loaded", "no line shows",
-    ),
     "a queue before a full cache": (
         UP + STATS.format(39, "12.5").replace("prompt throughput: 0.0", "prompt throughput: 9.0") + STATS.format(40, "12.5").replace("Waiting: 0", "Waiting: 4").replace("usage: 1.3", "usage: 98.4"),
         "healthy", "fill the KV cache (98.4 %)", "max_tokens",
@@ -458,25 +302,9 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         "multiproc_executor.py:149 Main - [ERROR] Worker proc VllmWorker-0 died unexpectedly, shutting down executor.\ndump_input.py:69 Main - [ERROR] Dumping input data for V1 LLM engine (v0.10.2) with config: model='/a'",
         "engine_dead", "does not show why", "No rule",
     ),
-    "a command without a model": (
-        "vllm serve: error: the following arguments are required: model_tag",
-        "wrong_flag_value", "It lacks model_tag", "value",
-    ),
-    "missing weights of a few layers": (
-        "ValueError: Following weights were not initialized from checkpoint: {'model.layers.47.mlp.up.weight', 'model.layers.47.norm.weight', 'model.layers.48.mlp.up.weight'}",
-        "unsupported_architecture", "files are missing or cut short", "implementation is older",
-    ),
-    "missing weights of one kind in all layers": (
-        "ValueError: Following weights were not initialized from checkpoint: {'model.layers.0.mlp.up.weight', 'model.layers.0.norm.weight', 'model.layers.1.mlp.up.weight'}",
-        "unsupported_architecture", "implementation is older", "cut short",
-    ),
     "a message that begins after a place in the source": (
         CORE + "RuntimeError: dispatch, /x/csrc/scaled.hpp:34,\n" + CORE + "Ring not supported on SM120. Use another.\n",
         "unknown", "Ring not supported on SM120", "No rule",
-    ),
-    "a certificate that cannot be verified": (
-        "urllib3.exceptions.MaxRetryError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded with url: /a (Caused by SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed'))",
-        "hf_not_found_or_offline", "signs with a CA", "curl -sI",
     ),
     "Docker without the toolkit": (
         'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',
@@ -493,10 +321,6 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     "a refusal on a host with several kinds of GPU": (
         "WARNING 11-12 17:39:23 [cuda.py:619] Detected different devices in the system: A, B. Please make sure to set `CUDA_DEVICE_ORDER=PCI_BUS_ID`.\nValueError: The quantization method mxfp4 is not supported for the current GPU. Minimum capability: 80. Current capability: 75.",
         "quantization_unsupported", "CUDA_VISIBLE_DEVICES=N", "docker",
-    ),
-    "a parser of a later release": (
-        "INFO 01-01 10:00:00 [api_server.py:1] vLLM API server version 0.14.0\nKeyError: 'invalid tool call parser: ling3 (chose from { hermes })'",
-        "wrong_flag_value", "vLLM has ling3 from 0.28.0 on", "removed",
     ),
     "a grammar that refused a token, before the line without a rule": (
         "(EngineCore pid=2) ERROR 06-18 22:46:00 [backend_xgrammar.py:162] Failed to advance FSM for request chatcmpl-1 for tokens 9.\n(EngineCore pid=2) ERROR 06-18 22:46:00 [scheduler.py:1547] Unexpected: the tokens [9] were rejected. Terminating request.",
@@ -522,14 +346,6 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         "x.py:11: UserWarning: cudaGetDeviceCount() returned cudaErrorNotSupported, likely using older driver",
         "driver_cuda_mismatch", "driver", "only warnings",
     ),
-    "Triton without a driver": (
-        "INFO [importing.py:4] Triton is installed but 2 active driver(s) found (expected 1)\nAttributeError: module 'triton' has no attribute 'ring'",
-        "missing_dependency_or_import_error", "N active driver", "pip check",
-    ),
-    "a tokenizer in Mistral's format": (
-        "AttributeError: 'MistralTokenizer' object has no attribute 'convert_rings'",
-        "tokenizer_mismatch_or_missing_chat_template", "--tokenizer-mode hf", "pip check",
-    ),
     "a kernel that was compiled and failed": (
         "CUDA driver error (/x/jit/handle.hpp:154): 719 CUDA_ERROR_LAUNCH_FAILED",
         "compile_failure", "ran, and failed", "refused",
@@ -541,86 +357,6 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     "a quantization beside another load format": (
         "ValueError: BitsAndBytes quantization and QLoRA adapter only support 'bitsandbytes' load format, but got auto",
         "quantization_unsupported", "--load-format bitsandbytes", "table of quantization",
-    ),
-    "memory that ran out while the peak was measured": (
-        "INFO 03-03 10:00:00 [u.py:1] non-default args: {'gpu_memory_utilization': 0.85}\n(EngineCore pid=5) INFO 03-03 10:00:00 [m.py:1] Model loading took 12.0 GiB and 20.1 seconds\n" + CORE + '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in profile_run\n' + CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.20 GiB. GPU 0 has a total capacity of 23.60 GiB of which 1.10 GiB is free.",
-        "oom_kv_alloc_or_profiling", "smaller steps need less memory", "--gpu-memory-utilization 0",
-    ),
-    "memory that ran out in a measured sampler": (
-        '(EngineCore pid=5) INFO 03-03 10:00:00 [m.py:1] Model loading took 12.0 GiB and 20.1 seconds\n' + CORE + '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in profile_run\n' + CORE + '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in _dummy_sampler_run\n' + CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.20 GiB.",
-        "oom_kv_alloc_or_profiling", "--max-num-seqs", "lower --gpu-memory-utilization",
-    ),
-    "a peak that takes the share of a KV cache": (
-        "INFO 03-03 09:59:00 [a.py:1] vLLM API server version 0.15.1\nINFO 03-03 10:00:00 [u.py:1] non-default args: {'gpu_memory_utilization': 0.9}\nModel loading took 8.0 GiB and 9 seconds\nAvailable KV cache memory: 1.20 GiB\nx total_gpu_memory (23.60GiB)\n" + CORE + "ValueError: To serve at least one request with the model's max seq len (32768), (1.75 GiB KV cache is needed, which is larger than the available KV cache memory (1.20 GiB).",
-        "kv_cache_too_small", "the measured peak of a step", "another process held",
-    ),
-    "other processes that a release of 0.8 counts": (
-        "INFO 03-03 09:59:00 [a.py:1] vLLM API server version 0.8.5\nINFO 03-03 10:00:00 [u.py:1] non-default args: {'gpu_memory_utilization': 0.9}\nModel loading took 8.0 GiB and 9 seconds\nAvailable KV cache memory: 1.20 GiB\nx total_gpu_memory (23.60GiB)\n" + CORE + "ValueError: To serve at least one request with the model's max seq len (32768), (1.75 GiB KV cache is needed, which is larger than the available KV cache memory (1.20 GiB).",
-        "kv_cache_too_small", "another process held", "--max-model-len 2",
-    ),
-    "a driver's error in the capture": (
-        "INFO 03-03 10:00:00 [u.py:1] non-default args: {'gpu_memory_utilization': 0.9}\n" + CORE + '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in capture_model\n' + CORE + "RuntimeError: CUDA driver error: out of memory",
-        "oom_cuda_graph_capture", "nearly full", "--gpu-memory-utilization 0",
-    ),
-    "graphs that are only measured": (
-        "INFO 03-03 10:00:00 [u.py:1] non-default args: {'gpu_memory_utilization': 0.9}\n" + CORE + '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in profile_cudagraph_memory\n' + CORE + '  File "/x/vllm/compilation/cuda_graph.py", line 9, in capture_graph\n' + CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 200.00 MiB.",
-        "oom_cuda_graph_capture", "fewer batch sizes", "--gpu-memory-utilization 0",
-    ),
-    "a worker that Ray's own monitor killed": (
-        "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
-        "cpu_ram_oom_killed", "RAY_memory_usage_threshold", "dmesg",
-    ),
-    "a pod that was evicted": (
-        "The node was low on resource: memory. Threshold quantity: 100Mi, available: 1Mi.",
-        "cpu_ram_oom_killed", "kubectl describe node", "dmesg",
-    ),
-    "an array larger than any host": (
-        "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 14.0 TiB for an array with shape (1, 2) and data type float32",
-        "cpu_ram_oom_killed", "computed from wrong data", "free -g",
-    ),
-    "memory that may not be locked": (
-        "RuntimeError: mlock failed: Cannot allocate memory",
-        "cpu_ram_oom_killed", "--ulimit memlock", "largest shard",
-    ),
-    "pinned memory of no offload": (
-        CORE + "RuntimeError: Failed to pin memory for weights: cudaHostRegister failed: out of memory",
-        "host_memory_not_pinned", "ulimit -l", "for the offload",
-    ),
-    "a cuBLAS that could not be initialized": (
-        CORE + "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
-        "out_of_memory", "a cuBLAS of another CUDA release", "GPU memory ran out",
-    ),
-    "no room for a single token": (
-        "ValueError: Cannot auto-fit max_model_len: not enough GPU memory available to serve even a single token. Try increasing `gpu_memory_utilization`.",
-        "oom_kv_alloc_or_profiling", "leaves nothing for the KV cache", "memory ran out",
-    ),
-    "memory of a GPU that changed where memory is shared": (
-        "INFO 03-03 10:00:00 [x.py:1] NVIDIA GB10\n" + CORE + "AssertionError: Error in memory profiling. Initial free memory 82.9 GiB, current free memory 90.1 GiB. This happens when other processes release GPU memory.",
-        "gpu_occupied_by_other_process", "drop_caches", "less memory is free",
-    ),
-    "memory that another process holds": (
-        CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 39.39 GiB of which 900.81 MiB is free. Process 11 has 30.10 GiB memory in use. Including non-PyTorch memory, this process has 8.30 GiB memory in use.",
-        "gpu_occupied_by_other_process", "two workers share one GPU", "on startup",
-    ),
-    "the memory of a Mac": (
-        "RuntimeError: MPS backend out of memory (MPS allocated: 17.95 GiB, other allocations: 1.2 GiB, max allowed: 18.13 GiB). Tried to allocate 1.00 GiB on private pool.",
-        "out_of_memory", "this Mac", "nvidia-smi",
-    ),
-    "a GPU with memory of its own beside Grace": (
-        "INFO 03-03 10:00:00 [u.py:1] NVIDIA GB200, non-default args: {'gpu_memory_utilization': 0.9}\n" + CORE + '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in capture_model\n' + CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 200.00 MiB. GPU 0 has a total capacity of 184.00 GiB of which 100.00 MiB is free.",
-        "oom_cuda_graph_capture", "--gpu-memory-utilization 0.85", "share one memory",
-    ),
-    "page cache in the memory of a GPU beside Grace": (
-        "INFO 03-03 10:00:00 [u.py:1] NVIDIA GH200 480GB\n" + CORE + "ValueError: Free memory on device cuda:0 (60.10/94.50 GiB) on startup is less than desired GPU memory utilization (0.9, 85.05 GiB).",
-        "gpu_occupied_by_other_process", "numactl -H", "share one memory",
-    ),
-    "a service that systemd saw killed": (
-        "systemd[1]: vllm.service: Failed with result 'oom-kill'.",
-        "cpu_ram_oom_killed", "MemoryMax", "the kernel killed a process",
-    ),
-    "memory that ran out in a warm-up": (
-        'File "/x/vllm/model_executor/warmup/deep_gemm_warmup.py", line 262, in _warmup\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 666.00 MiB. GPU 3 has a total capacity of 95.10 GiB of which 145.94 MiB is free.',
-        "oom_cuda_graph_capture", "lower --gpu-memory-utilization", "no line",
     ),
     "a message below the name of its exception": (
         "RuntimeError:\nNo CUDA GPUs are available",
@@ -638,17 +374,9 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         "vllm/distributed/kv_transfer/worker.py\nassert len(local_ids) == len(remote_ids)",
         "unknown", "No rule knows", "not a log",
     ),
-    "the OOM killer beside a line of the driver": (
-        "NVRM: Check failed: Out of memory [NV_ERR_NO_MEMORY]\nVLLM::Worker_TP invoked oom-killer: gfp_mask=0x102cc2",
-        "cpu_ram_oom_killed", "host", "while all goes well",
-    ),
     "a refusal without an exception's name": (
         "INFO 06-12 04:05:58 [gpu_model_runner.py:5087] Starting to load model /x...\nREJECTED: Currently supported cache is num_bits=8, however received num_bits=4",
         "unknown", "No rule knows", "it hangs",
-    ),
-    "graphs' pools in an allocator's message": (
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 126.00 MiB. GPU 0 has a total capacity of 31.36 GiB of which 111.94 MiB is free. Including non-PyTorch memory, this process has 31.24 GiB memory in use. Of the allocated memory 25.40 GiB is allocated by PyTorch, with 217.88 MiB allocated in private pools (e.g., CUDA Graphs), and 1.04 GiB is reserved by PyTorch but unallocated.",
-        "oom_runtime", "the weights were loaded", "quantized",
     ),
     "a type that the platform casts": (
         "WARNING 02-06 00:09:44 cpu_executor.py:327] float16 is not supported on CPU, casting to bfloat16.\nValueError: torch.bfloat16 is not supported for quantization method gptq. Supported dtypes: [torch.float16]",
@@ -658,29 +386,9 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         "RuntimeError: Triton Error [CUDA]: device kernel image is invalid",
         "driver_cuda_mismatch", "the driver is older", "get_arch_list",
     ),
-    "Triton on a Mac": (
-        "ModuleNotFoundError: No module named 'triton'\nINFO 03-16 22:15:08 [__init__.py:256] Automatically detected platform cpu.",
-        "missing_dependency_or_import_error", "not made for this platform", "install the package",
-    ),
-    "a wrapper around a known error": (
-        "xoscar.serialization.exception.UnpickleableError: [pid=257] Error cannot be pickled, error type: <class 'A'>, raw error:\n1 validation error for ModelConfig\n  Value error, The checkpoint you are trying to load has model type `ring` but Transformers does not recognize this architecture.",
-        "unsupported_architecture", "Transformers does not know", "No rule",
-    ),
-    "a repository without a readable config": (
-        "ValueError: No supported config format found in meta-llama/Llama-9",
-        "hf_not_found_or_offline", "accept its licence", "tensor",
-    ),
     "a type that a message only names": (
         "ERROR 01-20 01:25:05 engine.py:366] Bfloat16 is only supported on GPUs with compute capability of at least 8.0. You can use float16 instead by explicitly setting the flag, for example: --dtype=half.",
         "dtype_unsupported", "--dtype half", "docker",
-    ),
-    "libraries of another CUDA in the search path": (
-        "ImportError: /x/site-packages/torch/lib/../../nvidia/cusparse/lib/libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, version libnvJitLink.so.12",
-        "missing_dependency_or_import_error", "LD_LIBRARY_PATH", "fresh environment",
-    ),
-    "a package that pip could not build": (
-        "  error: subprocess-exited-with-error\n  × Building wheel for ring (pyproject.toml) did not run successfully.",
-        "missing_dependency_or_import_error", "could not build", "No rule",
     ),
     "Triton's names that PyTorch does not find": (
         "torch._inductor.exc.InductorError: AttributeError: type object 'CompiledKernel' has no attribute 'ring'",
@@ -689,5 +397,33 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     "the line of an assertion in a log of 0.7": (
         "ERROR 02-17 20:51:49 core.py:210]     assert is_supported(self.ring)\nERROR 02-17 20:51:49 core.py:210]            ^^^^^^^^^^^^\nERROR 02-17 20:51:49 core.py:210] AssertionError",
         "assertion_failed", "assert is_supported(self.ring)", "its text",
+    ),
+    "a kernel package that does not go with Triton": (
+        "AttributeError: module 'triton.language' has no attribute 'ring_function'",
+        "missing_dependency_or_import_error", "another version", "switched off",
+    ),
+    "an access line alone": (
+        '(APIServer pid=3) INFO:     127.0.0.1:46686 - "GET /v1/models HTTP/1.1" 401 Unauthorized',
+        "healthy", "no API key", "does not show",
+    ),
+    "the end of a child beside a dead engine": (
+        "(ApiServer_1 pid=4) ERROR 03-06 10:50:14 [serving.py:13] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.\nERROR 03-06 10:50:14 [utils.py:289] RuntimeError: Process ApiServer_0 (PID: 404) died with exit code None",
+        "engine_dead", "lines before", "No rule",
+    ),
+    "an assertion at a cut traceback's end": (
+        CORE + 'File "/x/vllm/layers/fp8.py", line 9, in apply\n' + CORE + "    assert self.block_quant is None",
+        "unknown", "last statement", "No rule",
+    ),
+    "a message that goes on in the next line": (
+        "ValueError: The checkpoint you are trying to load has model type\nring_unified but Transformers does not recognize this architecture.",
+        "unsupported_architecture", "Transformers", "No rule",
+    ),
+    "a type that is none of PyTorch's": (
+        "AttributeError: module 'torch' has no attribute 'nvfp4'",
+        "missing_dependency_or_import_error", "a setting names a type", "pip check",
+    ),
+    "frames of C++ without a message": (
+        "[Bug]: hipErrorCapturedEvent with LoRA\nframe #1: <unknown function> + 0x4bf9a (0x7220 in /x/libc10_hip.so)",
+        "unknown", "No rule knows", "first of this log: frame",
     ),
 }  # fmt: skip

@@ -1,5 +1,7 @@
 """Errors of models, flags and packages that resemble others: text, class, words of the answer, words that it must not have."""
 
+from tests.diagnosis.look_alikes import CORE
+
 MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     "a request for access that waits": (
         "huggingface_hub.errors.GatedRepoError: 403 Client Error. (Request ID: Root=1-68)\n\nCannot access gated repo for url https://huggingface.co/acme/tiny/resolve/main/config.json.\nYour request to access model acme/tiny is awaiting a review from the repo authors.",
@@ -116,5 +118,121 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     "a device of a group": (
         "ERROR: /dev/kfd: Permission denied",
         "folder_not_writable", "--group-add", "ls -ld PATH",
+    ),
+    "a flag of a program around vLLM": (
+        "router: error: unrecognized arguments: --pod-discovery-kind ip",
+        "unknown_flag", "a program around vLLM", "vllm serve",
+    ),
+    "a parent that only waited": (
+        CORE + "TimeoutError: The stage did not become ready within 600s\n(Worker pid=8) huggingface_hub.errors.OfflineModeIsEnabled: Cannot reach the hub",
+        "hf_not_found_or_offline", "may not download", "No rule",
+    ),
+    "a variable that the template reads": (
+        "jinja2.exceptions.UndefinedError: 'policy' is undefined",
+        "tokenizer_mismatch_or_missing_chat_template", "chat_template_kwargs", "roles",
+    ),
+    "a flag with another word": (
+        "vllm: error: unrecognized arguments: --enable-metrics",
+        "unknown_flag", "no release of vLLM has", "write --",
+    ),
+    "a library that this user may not read": (
+        "python3: error while loading shared libraries: /root/.local/lib/libpython3.12.so.1.0: cannot open shared object file: Permission denied",
+        "folder_not_writable", "id; ls -ld PATH", "LD_LIBRARY_PATH",
+    ),
+    "a weight that the model does not have": (
+        CORE + "KeyError: 'model.layers.30.self_attn.q_norm.weight'",
+        "unsupported_architecture", "checkpoint", "No rule",
+    ),
+    "a module that is needed": (
+        "ImportError: libcudart.so.13: cannot open shared object file: No such file or directory",
+        "missing_dependency_or_import_error", "for the same CUDA", "below level ERROR",
+    ),
+    "a setting that needs another": (
+        "1 validation error for CacheConfig\n  Value error, --a-size can only be set with --enable-b [type=value_error, input_value=A, input_type=B]",
+        "rope_or_config_mismatch", "the message names both", "values that the flag takes",
+    ),
+    "a flag whose value names another trouble": (
+        'vllm: error: unrecognized arguments: --rope-scaling={"rope_type":"yarn"}',
+        "unknown_flag", "It does not know --rope-scaling", "config.json",
+    ),
+    "a limit below zero": (
+        "1 validation error for SchedulerConfig\n  Value error, max_num_scheduled_tokens is set to -900, which does not allow any tokens [type=value_error, input_value=(), input_type=A]",
+        "rope_or_config_mismatch", "lower --max-num-seqs", "the message names it",
+    ),
+    "a library that the system does not find, below its wrapper": (
+        "OSError: libfoo.so.2: cannot open shared object file: No such file or directory\n\nThe above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):\nOSError: Could not load plugin /x/plugin.bin",
+        "missing_dependency_or_import_error", "add its folder to LD_LIBRARY_PATH", "no rule",
+    ),
+    "an operator whose extension was not loaded": (
+        "WARNING 03-03 10:00:00 [x.py:1] Failed to import my_plugin_C:libmy_ops.so: cannot open shared object file: No such file or directory. One feature is off.\nINFO 03-03 10:00:09 [x.py:1] go\nERROR 03-03 10:00:10 [core.py:9] AttributeError: '_OpNamespace' '_C_mine' object has no attribute 'swap'",
+        "missing_dependency_or_import_error", "build or install the package of the extension again", "pip check",
+    ),
+    "an operator without a warning": (
+        "ERROR 03-03 10:00:10 [core.py:9] AttributeError: '_OpNamespace' '_C_mine' object has no attribute 'swap'",
+        "missing_dependency_or_import_error", "pip check", "build or install the package of the extension again",
+    ),
+    "a loader of one format proves no missing files": (
+        'Traceback (most recent call last):\n  File "/x/site-packages/vllm/tokenizers/mistral.py", line 9, in from_pretrained\nValueError: No tokenizer file found in directory: /models/qwen',
+        "tokenizer_mismatch_or_missing_chat_template", "--tokenizer-mode hf", "missing, damaged",
+    ),
+    "the usual loader does": (
+        'Traceback (most recent call last):\n  File "/x/site-packages/transformers/tokenization_utils.py", line 9, in from_pretrained\nValueError: No tokenizer file found in directory: /models/qwen',
+        "tokenizer_mismatch_or_missing_chat_template", "missing, damaged", "--tokenizer-mode hf",
+    ),
+    "an option that is a whole name": (
+        "vllm serve: error: ambiguous option: --model could match --model-impl, --model-loader-extra-config",
+        "unknown_flag", "name the model without a flag", "in full",
+    ),
+    "a field of a flag's JSON": (
+        "vllm serve: error: argument --kv-config/-kc: 1 validation error for KvConfig\nuse_ring\n  Unexpected keyword argument [type=unexpected_keyword_argument, input_value=False, input_type=bool]",
+        "wrong_flag_value", "use_ring: Unexpected keyword argument", "--help",
+    ),
+    "a command without a model": (
+        "vllm serve: error: the following arguments are required: model_tag",
+        "wrong_flag_value", "It lacks model_tag", "value",
+    ),
+    "missing weights of a few layers": (
+        "ValueError: Following weights were not initialized from checkpoint: {'model.layers.47.mlp.up.weight', 'model.layers.47.norm.weight', 'model.layers.48.mlp.up.weight'}",
+        "unsupported_architecture", "files are missing or cut short", "implementation is older",
+    ),
+    "missing weights of one kind in all layers": (
+        "ValueError: Following weights were not initialized from checkpoint: {'model.layers.0.mlp.up.weight', 'model.layers.0.norm.weight', 'model.layers.1.mlp.up.weight'}",
+        "unsupported_architecture", "implementation is older", "cut short",
+    ),
+    "a certificate that cannot be verified": (
+        "urllib3.exceptions.MaxRetryError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded with url: /a (Caused by SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed'))",
+        "hf_not_found_or_offline", "signs with a CA", "curl -sI",
+    ),
+    "a parser of a later release": (
+        "INFO 01-01 10:00:00 [api_server.py:1] vLLM API server version 0.14.0\nKeyError: 'invalid tool call parser: ling3 (chose from { hermes })'",
+        "wrong_flag_value", "vLLM has ling3 from 0.28.0 on", "removed",
+    ),
+    "Triton without a driver": (
+        "INFO [importing.py:4] Triton is installed but 2 active driver(s) found (expected 1)\nAttributeError: module 'triton' has no attribute 'ring'",
+        "missing_dependency_or_import_error", "N active driver", "pip check",
+    ),
+    "a tokenizer in Mistral's format": (
+        "AttributeError: 'MistralTokenizer' object has no attribute 'convert_rings'",
+        "tokenizer_mismatch_or_missing_chat_template", "--tokenizer-mode hf", "pip check",
+    ),
+    "Triton on a Mac": (
+        "ModuleNotFoundError: No module named 'triton'\nINFO 03-16 22:15:08 [__init__.py:256] Automatically detected platform cpu.",
+        "missing_dependency_or_import_error", "not made for this platform", "install the package",
+    ),
+    "a wrapper around a known error": (
+        "xoscar.serialization.exception.UnpickleableError: [pid=257] Error cannot be pickled, error type: <class 'A'>, raw error:\n1 validation error for ModelConfig\n  Value error, The checkpoint you are trying to load has model type `ring` but Transformers does not recognize this architecture.",
+        "unsupported_architecture", "Transformers does not know", "No rule",
+    ),
+    "a repository without a readable config": (
+        "ValueError: No supported config format found in meta-llama/Llama-9",
+        "hf_not_found_or_offline", "accept its licence", "tensor",
+    ),
+    "libraries of another CUDA in the search path": (
+        "ImportError: /x/site-packages/torch/lib/../../nvidia/cusparse/lib/libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, version libnvJitLink.so.12",
+        "missing_dependency_or_import_error", "LD_LIBRARY_PATH", "fresh environment",
+    ),
+    "a package that pip could not build": (
+        "  error: subprocess-exited-with-error\n  × Building wheel for ring (pyproject.toml) did not run successfully.",
+        "missing_dependency_or_import_error", "could not build", "No rule",
     ),
 }  # fmt: skip

@@ -3,10 +3,11 @@
 import pytest
 
 from tests.diagnosis.look_alikes import CORE, IN_ANSWER, LOOK_ALIKES, REFUSED, STATS, UP
+from tests.diagnosis.look_alikes_of_memory import MEMORY_LOOK_ALIKES
 from tests.diagnosis.look_alikes_of_models import MODEL_LOOK_ALIKES
 from tests.diagnosis.whole_log import diagnose
 
-CASES = LOOK_ALIKES | MODEL_LOOK_ALIKES | {
+CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     "an index that the kernel itself names": (
         '/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:111: operator(): block: [0,0,0], thread: [0,0,0] Assertion `-sizes[i] <= index && index < sizes[i] && "index out of bounds"` failed.\nRuntimeError: CUDA error: device-side assert triggered',
         "xid_or_gpu_lost", "an index that is out of range", "xid|nvrm",
@@ -540,7 +541,7 @@ CASES = LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "shapes of a request are no compiler's": (
         "Exception: Call to forward method failed: ValueError('operands could not be broadcast together with shapes (3,) (4,)')",
-        "unknown", "shapes", "compiling kernels",
+        "unknown", "No rule", "compiling kernels",
     ),
     "weights in FP8 that were not converted": (
         "RuntimeError: expected mat1 and mat2 to have the same dtype, but got: c10::BFloat16 != c10::Float8_e4m3fn",

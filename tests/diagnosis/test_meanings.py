@@ -10,6 +10,7 @@ from vllm_watch.diagnosis.families.unclassified import MEANINGS
 from vllm_watch.diagnosis.report import UNKNOWN
 
 EXAMPLES: dict[str, str] = {
+    "a worker looked up a layer that it does not have": "KeyError: 'language_model.model.layers.20.linear_attn'",
     "two settings do not go together: the message names the value that one needs, and the value that it got": "ValueError: Currently, async scheduling only supports `mp` or `uni` distributed executor backend, but you choose `ray`.",
     "a setting was given that goes only with another model, platform or setting; the message names it": "ValueError: limit_mm_per_prompt is only supported for multimodal models.",
     "this release has not implemented a combination that the model or the settings ask for; the message names it": "NotImplementedError: Hybrid models with more than one KV cache type are not supported yet.",

@@ -78,7 +78,7 @@ MARKS: dict[str, tuple[str, ...]] = {
     "banner": ("vLLM API server version", "  version "),
     "ready": ("Application startup complete", "Uvicorn running on", "Starting vLLM API server"),
     "serving": ("throughput:", '" 200', "Finished request"),
-    "request": ('"POST /v1/', '"POST /generate'),
+    "request": ('"POST /v1/', '"GET /v1/', '"POST /generate'),
     "sleep": ("to fall asleep", "to wake up"),
     "stop": (
         "shutdown triggered",

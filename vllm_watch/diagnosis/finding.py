@@ -22,6 +22,7 @@ QUOTED = 300
 """Characters of a message that an explanation quotes."""
 
 _NEW = re.compile(r"\(|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\b|Traceback \(|\[rank|\[?\d{4}-\d\d-\d\d")  # fmt: skip
+_OPENS = re.compile(rf"{_NEW.pattern}|[\w.]{{0,100}}(?:Error|Exception)\b")
 _BARE = re.compile(r"(?:Error|Exception):?$")
 _PREFIX = re.compile(r"^.{0,160}(?:\[?[\w/.]+:\d+\]|\bpid=\d+\)) ?")
 _PLACE = re.compile(r"\.(?:cpp|cuh?|hpp|cc|h):\d+,$")
@@ -122,7 +123,9 @@ class Finding:
     def says_more_than(self, first: "Finding") -> bool:
         """Return True if this finding explains the error of `first` in more detail."""
         bare = first.rule.failure == UNKNOWN and first.line[-1:] == ":" and _BARE.search(first.line)
-        if bare and 0 < self.number - first.number <= TAIL_LINES and self.process == first.process:
+        wrapped = first.rule.failure == UNKNOWN and self.number - first.number == 1 and not _OPENS.match(self.line)  # fmt: skip
+        near = 0 < self.number - first.number <= TAIL_LINES and self.process == first.process
+        if near and (bare or wrapped):
             return (
                 self.rule.failure != UNKNOWN and self.rule.rank <= Rank.IMPORT
             )  # of the message below

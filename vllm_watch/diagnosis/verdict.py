@@ -30,14 +30,14 @@ from vllm_watch.diagnosis.rule import Cure, Evidence, Facts, Failure, Rank, Told
 from vllm_watch.diagnosis.scanner import Scanner
 from vllm_watch.diagnosis.stillness import Silence
 
-_REFUSED = re.compile(r'"POST [^"]{1,300}" (4\d\d)\b')
+_REFUSED = re.compile(r'"(?:POST|GET) [^"]{1,300}" (4\d\d)\b')
 _REFUSALS = {"401": " (no API key, or another than the server's)", "404": " (a path or a model name that is not served)"}  # fmt: skip
 
 _CRITICAL = re.compile(r"(?i)\b(?:critical|fatal|unrecoverable) (?:\w{1,20} )?(?:error|failure|exception)\b|\bkilling (?:this |the )?process\b|(?-i:\bFATAL\b)(?=[ :\]])")  # fmt: skip
 
 
 _REMARK = re.compile(
-    r"^\s*(?:assert|raise) \S|\b(?:[Uu]nable to|[Nn]o such|[Ii]nvalid|[Uu]nknown|[Ee]rror(?! from\b)) \S|\b(?:not|[Uu]n)[ -]?(?:\w{1,12} )?(?:supported|recognized|available|found|exist)\b"
+    r"^\s*(?:assert|raise) \S|\b(?:hip|cuda)Error[A-Z]\w{3,60}|\b(?:[Uu]nable to|[Nn]o such|[Ii]nvalid|[Uu]nknown|[Ee]rror(?! from\b)) \S|\b(?:not|[Uu]n)[ -]?(?:\w{1,12} )?(?:supported|recognized|available|found|exist)\b"
     r"|\b[Oo]ut of (?:\w{1,20} )?(?:memory|space|range|bounds)\b|\b(?:[Ff]atal|[Ii]nsufficient|[Ii]ncompatible|requires|busy|exceeds|unexpected(?:ly)?|[Cc]rashed|[Ee]xhausted|Segmentation fault)\b"
     r"|\b[Aa]bort(?:ed|ing)?\b|\b[Tt]imed? ?out\b|\b[Mm]ismatch|\b[Cc]orrupt|\btoo (?:large|small|long|short|many|few|old|new|low|high)\b|\bnot enough\b|\b(?:larger|smaller) than\b"
 )  # fmt: skip
@@ -76,7 +76,14 @@ def _remark(scanner: Scanner) -> Finding | None:
         found = _REMARK.search(text)
         quiet = lines.is_quiet(text, len(text)) if lines.has_level(text) else quiet
         known = any(each in text for each in (*HARMLESS, *USERS_TEXT)) or lines.IGNORES.search(text)
-        if found is not None and not known and not quiet and not text.rstrip().endswith(":"):
+        native = text.lstrip().startswith("frame #")
+        if (
+            found is not None
+            and not native
+            and not known
+            and not quiet
+            and not text.rstrip().endswith(":")
+        ):
             return Finding(_BY_WORDS, lines.shown(text, found.start()), before + at, scanner.life.phase, found.start(), tail=texts[at + 1 : at + 1 + TAIL_LINES])  # fmt: skip
     return None
 
@@ -92,6 +99,14 @@ def _critical_at_the_end(scanner: Scanner) -> tuple[int, str] | None:
         if at is not None and not harmless and not lines.is_quiet(text, at.start()):
             found = scanner.lines - back, lines.shown(text, at.start())
     return found
+
+
+def _without_message(scanner: Scanner, life: Life, traced: tuple[int, str]) -> Diagnosis:
+    text = "The exception stands at the end of the traceback: give more of the log."
+    last = lines.clean(next((each for each in reversed(scanner.last) if each.strip()), b""))
+    if _STATEMENT.match(message_of(last)):
+        return life.unknown("the last statement of a traceback failed; its message is not in this log", text, (scanner.lines, last.strip()))  # fmt: skip
+    return life.unknown("an error whose message is not in this log", text, traced)
 
 
 def _ends_in_traceback(scanner: Scanner) -> bool:
@@ -149,7 +164,7 @@ _TRACEBACK_CONFIDENCE = 0.6
 _UNCLEAR = frozenset((serving.BUG, serving.XID, compiling.COMPILE, software.QUANTIZATION, software.ATTENTION))  # fmt: skip
 """Classes of failures that a setting may cause. Their explanation names such a setting."""
 
-_CUT = "The exception stands at the end of the traceback: give more of the log."
+_STATEMENT = re.compile(r"(?:assert|raise) \S")
 _FRAME_LINES = 3  # a frame has up to three lines
 
 _UNPROVEN = "This log does not show that the server came up."
@@ -438,7 +453,7 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
         if ready and (critical := _critical_at_the_end(scanner)) is not None:
             return _ended_critically(life, critical)
         if ready and life.traced is not None and _ends_in_traceback(scanner):
-            return life.unknown("an error whose message is not in this log", _CUT, life.traced)
+            return _without_message(scanner, life, life.traced)
     waits = not ready and b"Waiting for" in (scanner.last[-1] if scanner.last else b"")
     if (harmless := _harmless(life, ready=ready, waits=waits)) is not None:
         return harmless
@@ -501,7 +516,7 @@ def _cut_short(scanner: Scanner, life: Life) -> Diagnosis | None:
     if life.raised is not None:
         return _reported(scanner, life.raised)
     if life.traced is not None:
-        return life.unknown("an error whose message is not in this log", _CUT, life.traced)
+        return _without_message(scanner, life, life.traced)
     pasted = scanner.lines <= len(scanner.last) and not life.of_a_start and not life.overlooked
     if (complaint := life.complaint or (_remark(scanner) if pasted else None)) is not None:
         return _reported(scanner, complaint)

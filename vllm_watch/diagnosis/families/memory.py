@@ -29,7 +29,7 @@ RULES = (
     rule(KV, "is needed, which is larger than the", "estimated maximum model length", rank=Rank.GENERAL),
     rule(KV, "available Mamba cache blocks", "max_num_seqs (", pattern=r"exceeds? available (?:Mamba|state) cache blocks"),
     rule(KV, "max seq len", pattern=r"max seq len\W.{0,20}is larger than", rank=Rank.GENERAL),
-    rule(PROFILING, "Available KV cache memory: -", rank=Rank.SYMPTOM, quiet=True),
+    rule(PROFILING, "Available KV cache memory: -", "reserved for KV Cache is -", rank=Rank.SYMPTOM, quiet=True),
     rule(PROFILING, "No available memory for the cache blocks", "not enough GPU memory available to serve even a single token", "No usable cache memory left"),
     rule(OCCUPIED, "on startup is less than desired", pattern=r"(?:Free|Available) memory on (?:device|node) .{0,800}on startup is less than desired (?:GPU|CPU) memory utilization"),
     rule(OCCUPIED, "Free memory on device", pattern=r"Free memory on device .{0,20}\([\d.]+/[\d.]+ GiB\)"),

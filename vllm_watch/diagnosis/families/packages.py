@@ -68,6 +68,12 @@ FAILURES = (
         numbers=_built_for_another,
         variants=(
             Variant(
+                when=when(r"module 'torch' has no attribute '(?:\w{0,12}fp\d|int\d|nf4|\w{0,20}float\d)\w{0,20}'"),
+                sentence="a setting names a type that is none of PyTorch's",
+                why="The code takes the value of a setting, such as a data type, for a name of PyTorch. No other version of the package helps if the type is one of vLLM's own.",
+                cures=(cure("check which setting has this value (--kv-cache-dtype, --dtype, a connector's), and the values that this release takes", "vllm serve --help=all   (before 0.10: --help)", when(r"has no attribute")),),
+            ),
+            Variant(
                 when=when(r"No module named 'triton", facts=("device",)),
                 sentence="the code imports Triton, which is not made for this platform",
                 why="vLLM for CPUs and other platforms runs without Triton, so this import is a fault of the release or of the code that asks for it.",
@@ -98,7 +104,7 @@ FAILURES = (
                 cures=(cure("check from where it is imported, in the same directory and in another one", "python -c 'import vllm; print(vllm.__path__)'; cd /tmp && python -c 'import vllm; print(vllm.__path__)'; echo $PYTHONPATH"), cure("if the two differ, start from another directory, or rename the script or folder", None, when(r"\w")), cure("if they do not, build the source with its extension, or install the wheel", "uv pip install --force-reinstall vllm", when(r"vllm", lacks=NOT_CUDA))),
             ),
             Variant(
-                when=when(r"active driver\(s\) found|module 'triton(?:\.\w+)*' has no attribute"),
+                when=when(r"active driver\(s\) found"),
                 sentence="Triton is missing or switched off for this vLLM, and this code needs it",
                 why='vLLM puts an empty module in the place of Triton if Triton is not installed or does not find exactly one GPU driver ("Triton is installed but N active driver(s) found"). With 0 the process sees no GPU; with 2 a second driver (NVIDIA beside AMD, for example) is visible.',
                 cures=(cure("check the drivers that Triton finds", "python -c 'from triton.backends import backends; print({n: b.driver.is_active() for n, b in backends.items()})'"), cure("hide the driver that this vLLM is not built for, or pass its devices out of the container", None, when(r"\b[2-9] active driver"))),

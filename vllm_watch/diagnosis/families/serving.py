@@ -102,6 +102,7 @@ RULES = (
     rule(DEAD, "GET /health", pattern=r'"GET /health\S* HTTP/[\d.]+" 503', rank=Rank.DEATH, quiet=True, heals=True),
     rule(DEAD, ".service: ", pattern=r"\.service: (?:Main process exited, code=(?:exited, status=[1-9]|dumped)|(?:Start operation|State '\S+') timed out|Failed to locate executable|Failed at step)", rank=Rank.DEATH, quiet=True),
     rule(DEAD, "Exit Code: ", "Exited (", pattern=r"^\s*Exit Code: +[12]\s*$|Exited \((?:[12]|13[2-69])\)", rank=Rank.DEATH, quiet=True, numeric=True),
+    rule(DEAD, "died with exit code", pattern=r"Process \S+ \(PID: \d+\) died with exit code", rank=Rank.DEATH),
     rule(DEAD, "terminate called after throwing", "Segfault encountered", rank=Rank.DEATH),
     rule(DEAD, "code", "Code", pattern=r"[Ee]xit(?:ed)?(?: with)?(?: exit)? [Cc]ode:? {0,8}13[2-9]\b", rank=Rank.DEATH, quiet=True, numeric=True),
     rule(UNKNOWN, "pciehp", "nvidia-modeset", "mlx5_core", "device inaccessible", "AER: ", "blocked for more than", pattern=r"nvidia-modeset: ERROR|mlx5_core .{0,200}failed|pciehp .{0,80}(?:Link Down|Card not present)|device inaccessible|AER: .{0,60}[Uu]ncorrect|task \S+ blocked for more than \d+ seconds", rank=Rank.SYMPTOM, quiet=True),

@@ -493,6 +493,11 @@ MEANINGS = (
     ),
     flags.NOT_A_NUMBER,
     Variant(
+        when=when(r"KeyError: '[\w.]{1,120}\.(?:\w{0,20}attn|mixer|mamba|indexer)'"), sentence="a worker looked up a layer that it does not have",
+        why="The key is the name of a layer, not of a weight: the files of the model are not at fault. Most often the layers are divided between workers (pipeline parallelism), and this release expects each worker to have all of them.",
+        cures=(cure("start once with tensor parallelism alone, if the GPUs suffice", "--pipeline-parallel-size 1", when(r"KeyError: '")), cure("search vLLM's issues for the layer's kind and the model")),
+    ),
+    Variant(
         when=when(r"only supports? .{1,160}, but (?:you )?(?:got|found|have|choose|chose|use) "), sentence="two settings do not go together: the message names the value that one needs, and the value that it got",
         cures=(cure("set it to a value that the message names, or leave the feature out", None, when(r"only support")),),
     ),
