@@ -22,7 +22,6 @@ COUNTER_EXAMPLES: dict[str, str] = {
     "compile_failure/requires GPUs with sm": "FlashInfer supports GPUs with sm75 and newer",
     "out_of_memory/MPS backend out of memory": "the MPS backend has 3 GiB of memory left",
     "out_of_memory/PT_DEVMEM Allocation failed for size": "PT_DEVMEM allocation of size::4096 done",
-    "cpu_ram_oom_killed/MemoryError": "torch.OutOfMemoryError",
     "out_of_memory/Lack of device memory": "the device memory is full of KV cache",
     "driver_cuda_mismatch/of bin package does not match": "[INFO] the socversion Ascend910B1 of bin package is read",
     "unknown/ error: ": "tensors with an absolute error: 0.5 were found",

@@ -107,7 +107,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'RuntimeError: Too large swap space. 128.00 GiB out of the 100.00 GiB total CPU memory is allocated for the swap space.',
     ),
     "cpu_ram_oom_killed": (
-        "(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] MemoryError",
         "Refer to the documentation on how to address the out of memory issue: https://docs.ray.io/en/latest/ray-core/scheduling/ray-oom-prevention.html.",  # Ray, memory monitor
         "Warning  Evicted  3s  kubelet  The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi.",  # Kubernetes, eviction
         "RuntimeError: Insufficient space in /dev/shm: 160 MiB required, 64 MiB free. Increase /dev/shm (e.g. --shm-size or --ipc=host).",

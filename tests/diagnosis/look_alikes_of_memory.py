@@ -101,7 +101,7 @@ MEMORY_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a peak that takes the share of a KV cache": (
         "INFO 03-03 09:59:00 [a.py:1] vLLM API server version 0.15.1\nINFO 03-03 10:00:00 [u.py:1] non-default args: {'gpu_memory_utilization': 0.9}\nModel loading took 8.0 GiB and 9 seconds\nAvailable KV cache memory: 1.20 GiB\nx total_gpu_memory (23.60GiB)\n" + CORE + "ValueError: To serve at least one request with the model's max seq len (32768), (1.75 GiB KV cache is needed, which is larger than the available KV cache memory (1.20 GiB).",
-        "kv_cache_too_small", "the measured peak of a step", "another process held",
+        "kv_cache_too_small", "lower the peak of a step", "start again with a larger",
     ),
     "other processes that a release of 0.8 counts": (
         "INFO 03-03 09:59:00 [a.py:1] vLLM API server version 0.8.5\nINFO 03-03 10:00:00 [u.py:1] non-default args: {'gpu_memory_utilization': 0.9}\nModel loading took 8.0 GiB and 9 seconds\nAvailable KV cache memory: 1.20 GiB\nx total_gpu_memory (23.60GiB)\n" + CORE + "ValueError: To serve at least one request with the model's max seq len (32768), (1.75 GiB KV cache is needed, which is larger than the available KV cache memory (1.20 GiB).",

@@ -134,8 +134,7 @@ class Life:
         if self.asleep:
             facts["asleep"] = 1
         if own is not None:
-            others = memory_numbers.is_counting_others(facts)
-            facts["memory_is_own" if own else "memory_of_others" if others else "memory_unexplained"] = 1  # fmt: skip
+            facts["memory_is_own" if own else "memory_of_others"] = 1
         log = "\n".join(parts)[:EVIDENCE_CHARACTERS_MAX]
         message = f"{of.text}\n{of.joined}"[:EVIDENCE_CHARACTERS_MAX]
         # zmq's Cython frames hide the caller's.

@@ -56,7 +56,6 @@ RULES = (
     rule(HOST, "due to memory pressure", "running low on memory", pattern=r"killed due to (?:memory pressure|the node running low on memory)"),
     rule(HOST, "DefaultCPUAllocator", pattern=r"DefaultCPUAllocator: (?:can't|not enough)"),
     rule(HOST, "Cannot allocate memory", "std::bad_alloc", "MemoryError: Unable to allocate", "_ArrayMemoryError", rank=Rank.GENERAL, needs=when(lacks=r"ibv_.{0,100}Cannot allocate memory")),
-    rule(HOST, "MemoryError", pattern=r"(?<![\w.])MemoryError:?\s*$", rank=Rank.GENERAL),
     rule(HOST, "exit", "Exit", "EXIT", "/KILL", pattern=r"Exited \(137\)|[Ee]xit ?[Cc]ode:?\s*\(?(?:-9|137)\b|\bEXIT:? 137\b|exited with code 137|status=9/KILL", rank=Rank.SYMPTOM, numeric=True),
     rule(HOST, "SIGKILL", "signal", "Killed", pattern=r"killed by signal:? (?:9|SIGKILL|KILL)|terminated by signal (?:9|SIGKILL)|\(SIGKILL\)|^\s*(?:\S+: line \d+:\s+\d+ )?Killed\b", rank=Rank.SYMPTOM, numeric=True),
 )  # fmt: skip
@@ -302,7 +301,7 @@ FAILURES = (
     Failure(
         slug=KV,
         sentence="the memory left for the KV cache is smaller than one request of the full length",
-        why="The weights, the measured peak of a step and the graphs take the rest of vLLM's share (--gpu-memory-utilization). In releases before 0.10 memory of other processes counts, too (often the container before this one); in later ones only memory that they take while vLLM measures.",
+        why="The weights, the measured peak of a step and the graphs take the rest of vLLM's share (--gpu-memory-utilization). Or another process (often the container before this one) still held memory: then the same start works unchanged once that is freed.",
         cures=(
             cure("set --max-model-len no longer than the length that fits (the numbers are in the message)", None, when(r"estimated maximum model length|stored in KV\s+cache\s*\(|Gi?B KV\s+cache is needed")),
             cure("check whether another process holds GPU memory: if so, free it and start again unchanged; if not, a larger share of the GPU gives the cache more", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"),
@@ -317,18 +316,9 @@ FAILURES = (
                 cures=(cure("if there are more GPUs, spread the model over them: each then holds a part of the weights", "--tensor-parallel-size N", when(facts=("memory_is_own",))), cure("if this GPU and its attention backend take it, store the KV cache in 8 bits: twice the tokens", "--kv-cache-dtype fp8", when(facts=("memory_is_own", "!kv_cache_dtype"))),),
             ),
             Variant(
-                when=when(facts=("memory_unexplained",)), sentence="the memory left for the KV cache is smaller than one request of the full length",
-                why="More of vLLM's share is gone than the weights and this cache take: most often for the measured peak of a step (images, long steps), or for memory that another process took while vLLM measured. In releases before 0.10 all memory of other processes counts.",
-                cures=(
-                    *_LOOK,
-                    cure("if no other process does, lower the peak: --max-num-batched-tokens, --max-num-seqs", None, when(facts=("memory_unexplained",))),
-                    cure("for a model that takes images or video, allow fewer or smaller ones", _FOR_ENCODER, when(seen=r"(?i)multi_?modal|\bmm_|encoder cache|vision|\bVL\b|-VL-")),
-                ),
-            ),
-            Variant(
-                when=when(facts=("memory_of_others",)), sentence="most likely another process held the GPU memory that the KV cache lacks", confidence=0.7,
-                why="This release counts memory of other processes. The same start works unchanged once it is freed; the container before this one often holds it for some seconds.",
-                cures=(*_LOOK, cure("start again unchanged once the memory is free", None, when(facts=("memory_of_others",))), cure("if no other process does, set --max-model-len no longer than the length that fits", None, when(facts=("memory_of_others",)))),
+                when=when(facts=("memory_of_others",)), sentence="the KV cache lacks memory that neither the weights nor the cache took: most likely another process held it, or the measured step is large", confidence=0.7,
+                why="If another process held it, the same start works unchanged once it is freed; the container before this one often holds it for some seconds.",
+                cures=(*_LOOK, cure("start again unchanged once the memory is free", None, when(facts=("memory_of_others",))), cure("if no other process does, lower the peak of a step: --max-num-batched-tokens, --max-num-seqs", None, when(facts=("memory_of_others",))), cure("for a model that takes images or video, allow fewer or smaller ones", _FOR_ENCODER, when(seen=r"(?i)multi_?modal|\bmm_|encoder cache|vision|\bVL\b|-VL-"))),
             ),
         ),
         numbers=memory_numbers.kv_too_small,

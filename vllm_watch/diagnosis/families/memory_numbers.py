@@ -28,12 +28,8 @@ _LEFT = re.compile(rf"of which ({DECIMAL} [KMG]i?B) is free|({DECIMAL} [KMG]i?B)
 _STATE = re.compile(rf"max_num_seqs \(({WHOLE})\) exceeds available \w+ cache blocks \(({WHOLE})\)")
 _OWN = re.compile(rf"this process has ({DECIMAL}) GiB memory in use|({DECIMAL}) GiB (?:already allocated|is allocated by PyTorch)")  # fmt: skip
 
-_RELEASE = re.compile(r"0\.(\d{1,3})\.\d")
 _BUDGET = re.compile(r"cache blocks|cache memory: -|not enough GPU memory available to serve")
 _NOT_OF_SHARE = re.compile(r"driver error|memory space hbm|CUBLAS_STATUS_NOT_INITIALIZED")
-
-FIRST_THAT_IGNORES_OTHERS = 10
-"""Since vLLM 0.10 the profiler compares snapshots (vllm #19312)."""
 
 OWN_RATIO = 0.85
 """If one process or the weights use at least this share of a GPU, other processes are not the cause."""
@@ -62,12 +58,6 @@ def is_own(facts: Facts) -> bool | None:
         return None
     total, share, weights, left = numbers
     return total * share - weights - left <= OVERHEAD_RATIO * total
-
-
-def is_counting_others(facts: Facts) -> bool | None:
-    """Return True if this release subtracts memory of other processes from the KV cache, or None if unknown."""
-    found = _RELEASE.match(str(facts.get("vllm_version", "")))
-    return None if found is None else int(found[1]) < FIRST_THAT_IGNORES_OTHERS
 
 
 def is_much_held(text: str) -> bool:
@@ -137,14 +127,14 @@ def kv_too_small(text: str, facts: Facts) -> Told:
     if fits and fits >= BLOCK_TOKENS:
         fits -= fits % BLOCK_TOKENS
         said.append(f"About {fits:,} tokens would have fitted into the rest.")
-        if own or (own is False and is_counting_others(facts) is False):
+        if own:
             fixes.append(Fix("allow no longer requests than fit", f"--max-model-len {fits}"))
     if own and gib and (share := _share(float(gib[1]) - float(gib[2]), facts)):
         flag = f"--gpu-memory-utilization {share}"
         fixes.append(Fix("or give vLLM the missing share of the GPU", flag))
     if own:
         said.append("By the sums of this log the engine itself used the rest of its share.")
-    elif own is False and is_counting_others(facts):
+    elif own is False:
         said.append("The weights and the cache of this log do not explain the missing memory.")
     return Told(" ".join(said), fixes, own or False)
 
