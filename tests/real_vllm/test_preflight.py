@@ -9,7 +9,7 @@ import pytest
 from tests.real_vllm.server import find_venv
 from vllm_watch.cli.helpers.launch import gather
 from vllm_watch.cli.helpers.launch_software import ask_vllm
-from vllm_watch.preflight.check_flags import check_vllm_parser
+from vllm_watch.preflight.check_flags import check_names, check_vllm_parser
 from vllm_watch.preflight.facts import OK, PROBLEM
 
 pytestmark = pytest.mark.real_vllm
@@ -26,11 +26,13 @@ COMMANDS = (
 
 @pytest.mark.parametrize(("flags", "sentence"), COMMANDS, ids=[row[0][0] for row in COMMANDS])
 def test_its_own_parser(flags: list[str], sentence: str | None, tmp_path: Path) -> None:
-    """Good flags of a GPU are accepted on a host without one."""
+    """Good flags of a GPU are accepted on a host without one. A value that the table of releases lacks is reported once."""
     words = [str(find_venv() / "bin" / "vllm"), "serve", str(tmp_path), *flags]
     facts = gather(words, dict(os.environ))
     facts = replace(facts, asked=ask_vllm(facts))
-    (finding,) = check_vllm_parser(facts)
+    assert facts.asked is not None
+    assert (facts.asked.refusal is None) == (sentence is None)
+    assert sentence is None or sentence in (facts.asked.refusal or "")
+    (finding,) = (*check_names(facts), *check_vllm_parser(facts))
     assert finding.status == (OK if sentence is None else PROBLEM), finding
-    assert sentence is None or sentence in finding.text
     assert "plainword" not in finding.text
