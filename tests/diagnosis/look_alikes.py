@@ -342,6 +342,10 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         'Process 23: VLLM::EngineCore\nPython v3.12.7 (/usr/bin/python3)\n\nThread 23 (active): "MainThread"\n    sample (flashinfer/sampling.py:15)\n    compile_or_warm_up_model (vllm/v1/worker/gpu_worker.py:8)\n',
         "unknown", "a dump of stacks", "graphs failed",
     ),
+    "a dump of py-spy beside a death": (
+        'Thread 23 (active): "MainThread"\n    sample (flashinfer/sampling.py:15)\n\n' + CORE + "EngineCore encountered a fatal error.\n    raise EngineDeadError",
+        "engine_dead", "died", "no error",
+    ),
     "a runtime that could not start, in a warning": (
         "x.py:11: UserWarning: cudaGetDeviceCount() returned cudaErrorNotSupported, likely using older driver",
         "driver_cuda_mismatch", "driver", "only warnings",

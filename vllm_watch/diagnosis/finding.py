@@ -126,9 +126,7 @@ class Finding:
         wrapped = first.rule.failure == UNKNOWN and self.number - first.number == 1 and not _OPENS.match(self.line)  # fmt: skip
         near = 0 < self.number - first.number <= TAIL_LINES and self.process == first.process
         if near and (bare or wrapped):
-            return (
-                self.rule.failure != UNKNOWN and self.rule.rank <= Rank.IMPORT
-            )  # of the message below
+            return self.rule.failure != UNKNOWN and self.rule.rank <= Rank.IMPORT
         linked = self.chain == first.chain or (
             first.rule.header
             and first.process in ("", self.process)

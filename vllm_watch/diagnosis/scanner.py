@@ -107,7 +107,7 @@ class Scanner:
         self.before: Life | None = None
         self.lines = 0
         self.stack: list[str] = []  # lines that py-spy printed
-        self.stack_from = 0
+        self.stack_from, self._in_stack = 0, False
         self.wrote = False  # vLLM wrote a line of the log
         self.named = False
         self.of_kernel = False
@@ -174,10 +174,12 @@ class Scanner:
             self.none_accepted = self.none_accepted + 1 if b"Accepted: 0 tokens" in line else 0
         elif b"throughput:" in line:
             self._report(line)
-        elif line.startswith((b"Thread ", b"    ")) and (self.stack or stacks.begins(line)):
+        elif stacks.begins(line) or (self._in_stack and line.startswith(b"    ")):
+            self._in_stack = True
             self.stack_from = self.stack_from or self.lines
             self.stack += [lines.clean(line)][: _STACK_LINES - len(self.stack)]
             return True
+        self._in_stack = self._in_stack and not line.strip()
         return False
 
     @property

@@ -224,7 +224,7 @@ def _of_the_host(scanner: Scanner, root: Finding | None) -> bool:
 
 def _of_place(scanner: Scanner, life: Life) -> Diagnosis | None:
     """Return the diagnosis of frames without an error's message."""
-    if scanner.stack:
+    if scanner.stack and life.root is None:
         return _of_stacks(scanner)
     return _in_capture(life, life.captured) if life.captured and not life.ready else None
 
