@@ -424,7 +424,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a type that is none of PyTorch's": (
         "AttributeError: module 'torch' has no attribute 'nvfp4'",
-        "missing_dependency_or_import_error", "a setting names a type", "pip check",
+        "missing_dependency_or_import_error", "a setting names a data type", "pip check",
     ),
     "frames of C++ without a message": (
         "[Bug]: hipErrorCapturedEvent with LoRA\nframe #1: <unknown function> + 0x4bf9a (0x7220 in /x/libc10_hip.so)",

@@ -22,7 +22,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a row that was remapped": (
         "NVRM: Xid (PCI:0000:3b:00): 63, pid='<unknown>', name=<unknown>, Row Remapper: New row marked for remapping, reset gpu to activate.",
-        "xid_or_gpu_lost", "no failure by itself", "context is lost",
+        "xid_or_gpu_lost", "not a failure by itself", "context is lost",
     ),
     "a device of this host": (
         "misc/ibvwrap.cc:94 NCCL WARN Call to ibv_open_device failed",

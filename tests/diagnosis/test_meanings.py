@@ -67,7 +67,7 @@ EXAMPLES: dict[str, str] = {
     'JAX could not use the TPU': "RuntimeError: Unable to initialize backend 'tpu': UNKNOWN: TPU initialization failed: Failed to get global TPU topology.",
     "the GPUs cannot access each other's memory directly (P2P), and a call asked for it": "RuntimeError: CUDA error: peer access is not supported between these two devices",
     "the model's output had values that are no numbers (NaN or infinity), so no token could be chosen": "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0",
-    "an answer had a value that is no number or infinite, and JSON has no text for such values": "ValueError: Out of range float values are not JSON compliant: nan",
+    "an answer has a value that is NaN or infinite, which JSON cannot express": "ValueError: Out of range float values are not JSON compliant: nan",
     "a step mixed tensors of two devices (two GPUs, or a GPU and the CPU)": "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
     "the disk that holds Ray's session is nearly full": "(raylet) file_system_monitor.cc:111: /tmp/ray/session is over 95% full, available space: 12.3 GB; capacity: 500 GB. Object creation will fail if spilling is required.",
     "a call of the GPU's runtime or driver failed or was refused": 'torch.AcceleratorError: CUDA error: operation not supported',

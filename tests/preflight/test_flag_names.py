@@ -138,6 +138,7 @@ NAMES: tuple[tuple[str, str, str, str], ...] = (
     ("quantization removed", "--quantization=gguf", "PROBLEM", "--quantization gguf was removed in vLLM 0.24.0 (0.23.0 had it)"),
     ("quantization misspelt", "--quantization=gptq_marln", "PROBLEM", "no release of vLLM has --quantization gptq_marln; gptq_marlin is meant?"),
     ("parser of a later release", "--tool-call-parser=ling3", "PROBLEM", "--tool-call-parser ling3 comes with vLLM 0.28.0"),
+    ("parser of another model", "--tool-call-parser=glm46", "PROBLEM", "no release of vLLM has --tool-call-parser glm46"),
     ("parser misspelt", "--reasoning-parser=deepseek-r1", "PROBLEM", "--reasoning-parser deepseek-r1; deepseek_r1 is meant?"),
     ("backend removed", "--attention-backend=xformers", "PROBLEM", "--attention-backend xformers was removed in vLLM 0.12.0"),
     ("backend in small letters", "--attention-backend=flash_attn", "", ""),

@@ -19,9 +19,13 @@ class Pattern:
     value: Callable[[str], Value]
 
 
+_GIVEN = r"^(?!.{0,600}(?:(?:[Ee]rror|Exception)[:,] |for example|e\.g\.|[Uu]se |[Tt]ry )).*?"
+"""Messages that only advise a flag have such words before it."""
+
+
 def _setting(name: str, key: str, value: Callable[[str], Value], shape: str) -> tuple[Pattern, ...]:
     flag = "--" + key.replace("_", "-")
-    given = rf"^(?!.{{0,400}}(?:[Ee]rror|Exception)[:,] ).*?{flag}"  # error messages may only advise the flag
+    given = rf"{_GIVEN}{flag}"
     return (
         Pattern(name, (key,), re.compile(rf"(?<!/ )\b{key}['\"]?\s*[=:]\s*['\"]?({shape})"), value),
         Pattern(name, (flag,), re.compile(rf"{given}[= ]['\"]?({shape})"), value),
@@ -55,7 +59,7 @@ FACTS: tuple[Pattern, ...] = (
     Pattern("engine", ("EngineCore", "/v1/engine", "/v1/worker", "GPU KV cache size"), re.compile(r"EngineCore|/vllm/v1/|GPU KV cache size"), lambda _: "V1"),
     Pattern("engine", ("CPU blocks:", "Swapped:", "MQLLMEngine", "llm_engine.py:"), re.compile(r"# CPU blocks:|Swapped: \d+ reqs|MQLLMEngine|(?<!v1/engine/)\bllm_engine\.py:\d+"), lambda _: "V0"),
     Pattern("model", ("model",), re.compile(r"(?<![\w])model['\"]?\s*[=:]\s*'([^'\s]{1,300})'"), str),
-    Pattern("model", ("--model", "vllm serve"), re.compile(r"^(?!.{0,400}(?:[Ee]rror|Exception)[:,] ).*?(?:--model[= ]|vllm serve )['\"]?([\w./:@-]{2,300})"), str),
+    Pattern("model", ("--model", "vllm serve"), re.compile(_GIVEN + r"(?:--model[= ]|vllm serve )['\"]?([\w./:@-]{2,300})"), str),
     Pattern("max_model_len", ("max model len", "max_seq_len", "max seq len"), re.compile(r"(?:Using max model len|max_seq_len=|max seq len\s*\(?) ?(\d+)"), int),
     Pattern("config_max_model_len", ("the derived max_model_len",), re.compile(r"greater than the derived max_model_len \(\w{1,40}=(\d{1,9})\b"), int),
     *_setting("max_model_len", "max_model_len", _count, _COUNT),
@@ -74,7 +78,7 @@ FACTS: tuple[Pattern, ...] = (
     *_setting("max_num_batched_tokens", "max_num_batched_tokens", _count, _COUNT),
     *_setting("kv_cache_dtype", "kv_cache_dtype", str, _WORD),
     *_setting("quantization", "quantization", str, r"(?!None|null)" + _WORD),
-    Pattern("dtype", ("dtype=torch.", "--dtype", "'dtype':"), re.compile(r"\bdtype=torch\.(\w+), max_seq_len|^(?!.{0,600}(?:for example|e\.g\.|[Uu]se |[Tt]ry )).*?--dtype[= ]['\"]?([A-Za-z]\w*)|'dtype': '([A-Za-z]\w*)"), str),
+    Pattern("dtype", ("dtype=torch.", "--dtype", "'dtype':"), re.compile(r"\bdtype=torch\.(\w+), max_seq_len|" + _GIVEN + r"--dtype[= ]['\"]?([A-Za-z]\w*)|'dtype': '([A-Za-z]\w*)"), str),
     Pattern("port", ("port",), re.compile(r"^(?!.{0,800}ConnectionPool\().*?(?<!/ )\bport['\"]?\s*[=:]\s*['\"]?(\d+(?![\d.]))"), int),
     *_setting("port", "port", int, _NUMBER)[1:],
     Pattern("kv_cache_tokens", ("KV cache size:",), re.compile(r"KV cache size: ([\d,]+) tokens"), whole),

@@ -174,7 +174,7 @@ class Scanner:
             self.none_accepted = self.none_accepted + 1 if b"Accepted: 0 tokens" in line else 0
         elif b"throughput:" in line:
             self._report(line)
-        elif stacks.begins(line) or (self._in_stack and line.startswith(b"    ")):
+        elif (self._in_stack and line.startswith(b"    ")) or (line.startswith(b"Thread ") and stacks.begins(line)):  # fmt: skip
             self._in_stack = True
             self.stack_from = self.stack_from or self.lines
             self.stack += [lines.clean(line)][: _STACK_LINES - len(self.stack)]

@@ -58,10 +58,7 @@ class Stand:
 
 def begins(line: bytes) -> bool:
     """Return True if py-spy begins a thread with this line."""
-    return (
-        line.startswith(b"Thread ")
-        and _THREAD.match(line.decode("utf-8", "replace").rstrip()) is not None
-    )
+    return _THREAD.match(line.decode("utf-8", "replace").rstrip()) is not None
 
 
 def threads(text: str) -> tuple[Thread, ...]:

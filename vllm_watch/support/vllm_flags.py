@@ -151,7 +151,9 @@ def look_up(name: str, version: str | None, kind: str = "") -> Answer:
 
 
 def _is_misspelt(name: str, as_name: str) -> bool:
-    """Return True if the words of the names are alike. A name with another word is another flag."""
+    """Return True if the words of the names are alike. A name with another word or number is another name."""
+    if re.sub(r"\D", "", name) != re.sub(r"\D", "", as_name):
+        return False
     words, others = re.split("[-_]", name), re.split("[-_]", as_name)
     if sorted(words) == sorted(others) or "".join(words) == "".join(others):
         return True

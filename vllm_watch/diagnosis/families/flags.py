@@ -12,6 +12,7 @@ from vllm_watch.support.vllm_flags import Standing
 
 FLAG = "unknown_flag"
 FLAG_VALUE = "wrong_flag_value"
+HELP = "vllm serve --help=all   (before 0.10: --help)"
 
 NO_NUMBER = r"invalid literal for int\(\) with base|could not convert string to float"
 NOT_A_NUMBER = Variant(
@@ -42,7 +43,6 @@ _FIELD = re.compile(
 )
 _REQUIRED = re.compile(r"arguments are required: (.{1,200})")
 _KEYWORD = re.compile(r"unexpected keyword argument '(\w{1,80})'")
-_WORDS = re.compile(r"\D")
 _OTHERS = {
     "--tp": "write --tensor-parallel-size (short: -tp)", "--pp": "write --pipeline-parallel-size (short: -pp)", "--dp": "write --data-parallel-size (short: -dp)",
     "--omni": "install vllm-omni of the release that goes with this vLLM: --omni is its flag",
@@ -71,12 +71,13 @@ def _unknown_flag(text: str, facts: Facts) -> Told:
     if found := _KEYWORD.search(text):
         version = facts.get("vllm_version")
         known = vllm_flags.look_up(found[1].replace("_", "-"), None if version is None else str(version))  # fmt: skip
-        said = f"releases with it: {known.releases}" if known.releases else "check its spelling, and which release the program that passes it is made for"  # fmt: skip
+        gone = known.standing is Standing.REMOVED
+        said = f"removed in vLLM {known.removed_in}" if gone else f"vLLM {known.releases} has it" if known.releases else "check its spelling, and which release the program that passes it is made for"  # fmt: skip
         fix = Fix(f"drop {found[1]}, or use the releases of vLLM and of its caller that go together ({said})", "python -m pip show vllm")  # fmt: skip
         return Told(f"The argument is {found[1]}.", (fix,))
     if (found := _AMBIGUOUS.search(text)) and found[1].lstrip("-") in vllm_flags.table()[0]:
         fix = Fix("name the model without a flag, also if a file of --config has the key", "vllm serve MODEL …") if found[1] == "--model" else Fix("find the chart, script or --config file that passes it")  # fmt: skip
-        return Told(f"{found[1]} is a whole name and no short form: this command has no such option.", (fix,))  # fmt: skip
+        return Told(f"{found[1]} is a complete name, not an abbreviation: this command does not have the option.", (fix,))  # fmt: skip
     if found:
         return Told(f"{found[1]} is short for several flags.", (Fix(f"write one of them in full: {found[2]}"),))  # fmt: skip
     found = _FLAGS.search(text)
@@ -127,18 +128,14 @@ def value(text: str, facts: Facts) -> Told:
 
 
 def of_release(kind: str, match: re.Match[str] | None, facts: Facts, flag: str = "") -> Told:
-    """Name the releases that have the name in a match. Values are those of a `flag` with its "=".
-
-    Each release has all names that it knows, so a name of no release is one of a plugin or of the future.
-    """
+    """Name the releases that have the name in a match. The name of a value begins with `flag`, such as "load-format="."""
     name, version = match[match.lastindex or 0] if match else "", facts.get("vllm_version")
     found = vllm_flags.look_up(flag + name, None if version is None else str(version), kind)
     if found.standing is Standing.NOT_YET:
         return Told(f"vLLM has {name} from {found.releases} on.", (Fix(f"install vLLM {found.releases} or later"),))  # fmt: skip
     if found.standing is Standing.REMOVED:
         return Told(f"vLLM {found.removed_in} removed {name}.", (Fix(f"use vLLM {found.releases} or before, or the model's successor"),))  # fmt: skip
-    # A name that differs in its numbers is of another model, and an architecture is copied, not typed.
-    if found.nearest and kind != vllm_flags.ARCHITECTURE and _WORDS.sub("", found.nearest.rpartition("=")[2]) == _WORDS.sub("", name):  # fmt: skip
+    if found.nearest and kind != vllm_flags.ARCHITECTURE:  # an architecture is copied, not typed
         return Told(f"No release of vLLM has {name}.", (Fix(f"write {found.nearest}, if that is meant"),))  # fmt: skip
     return Told(f"Releases of vLLM with {name}: {found.releases}.") if found.releases else Told()
 
@@ -168,7 +165,7 @@ def _flag_fix(flag: str, facts: Facts) -> Fix:
     if known is None:
         meant = found.nearest or next((each for each in flags if each.startswith(name)), None)
         what = f"write --{meant}" if meant else f"drop {flag}, or check its spelling"
-        return Fix(f"{what}: no release of vLLM has {flag}", "vllm serve --help=all")
+        return Fix(f"{what}: no release of vLLM has {flag}", HELP)
     instead = f" ({found.instead})" if found.instead else ""
     if found.standing is Standing.REMOVED:
         return Fix(f"drop {flag}: removed in vLLM {found.removed_in}{instead}")
@@ -218,14 +215,14 @@ FAILURES = (
             cure("use another parser only if it was made for this model; else start without the flag", None, when(r"invalid (?:tool call|reasoning) parser")),
             cure("or use a value of the list, if its meaning fits", None, when(r"invalid choice", lacks=r"-parser")),
             cure("if the value is JSON, see that the shell leaves its quotes: single quotes around, double quotes within", "--FLAG '{\"key\": \"value\"}'", when(r"cannot be converted|\bJSON\b|json\.")),
-            cure("see the flag's values", "vllm serve --help=all   (in releases before 0.10: --help)", when(lacks=r"arguments are required")),
+            cure("see the flag's values", HELP, when(lacks=r"arguments are required")),
         ),
         deterministic=True,
         numbers=field,
         variants=(
             NO_FIELD,
             Variant(
-                when=when(r"argument (?:subparser|subcommand|\{\w[^}]{0,200}\}): invalid choice"), sentence="the first word after vllm is none of its commands",
+                when=when(r"argument (?:subparser|subcommand|\{\w[^}]{0,200}\}): invalid choice"), sentence="the first word after vllm is not one of its commands",
                 why="The commands are serve, chat, complete, bench and others; a model or a flag stands in their place. Each start ends in the same way.",
                 cures=(cure("name the command first, then the model", "vllm serve ORG/MODEL …", when(r"invalid choice")), cure("in a container, check the image's entrypoint: it may already be vllm, or vllm serve", "docker inspect --format '{{.Config.Entrypoint}} {{.Config.Cmd}}' IMAGE")),
             ),

@@ -159,7 +159,7 @@ FAILURES = (
         deterministic=True,
         variants=(
             Variant(
-                when=when(r"Repo id must [^\n]{0,300}: '(?![./~])\w"), sentence="the name of the model is no valid name on Hugging Face, and no folder of this name exists here",
+                when=when(r"Repo id must [^\n]{0,300}: '(?![./~])\w"), sentence="the name of the model is not valid on Hugging Face, and no folder of this name exists here",
                 why="Such a name is ORG/MODEL, of letters, digits, '-', '_' and '.'; a web address or a tag after a colon is not part of it (newer releases of vLLM take ORG/NAME:QUANT for GGUF).",
                 cures=(cure("check the spelling of the name"), cure("if it is a folder, use its absolute path, seen from inside the container", "ls -l /path/to/model", when(r"Repo id"))),
             ),
@@ -515,7 +515,7 @@ FAILURES = (
             Variant(
                 when=when(r"Value error, |validation error"),
                 sentence="vLLM's check of its settings failed, and the message is its reason",
-                cures=(cure("change or leave out the setting that the message names; check the command line, and a --config file or chart that passes it", None, when(r"rror")), cure("see the values that the flag takes", "vllm serve --help=all   (before 0.10: --help)", when(r"--[a-z]|argument|Valid options|must be one of"))),
+                cures=(cure("change or leave out the setting that the message names; check the command line, and a --config file or chart that passes it", None, when(r"rror")), cure("see the values that the flag takes", flags.HELP, when(r"--[a-z]|argument|Valid options|must be one of"))),
             ),
             Variant(
                 when=when(facts=("packed_4_bit",)), sentence="the checkpoint has a layer in 4-bit form (bitsandbytes), and vLLM built this layer without quantization",

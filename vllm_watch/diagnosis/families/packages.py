@@ -5,6 +5,7 @@ Sources: the loader, pip, huggingface_hub; vllm #28440 (cache folders), #44548 (
 
 import re
 
+from vllm_watch.diagnosis.families import flags
 from vllm_watch.diagnosis.report import Fix
 from vllm_watch.diagnosis.rule import Facts, Failure, Rank, Told, Variant, cure, rule, when
 
@@ -69,9 +70,9 @@ FAILURES = (
         variants=(
             Variant(
                 when=when(r"module 'torch' has no attribute '(?:\w{0,12}fp\d|int\d|nf4|\w{0,20}float\d)\w{0,20}'"),
-                sentence="a setting names a type that is none of PyTorch's",
+                sentence="a setting names a data type that PyTorch does not have",
                 why="The code takes the value of a setting, such as a data type, for a name of PyTorch. No other version of the package helps if the type is one of vLLM's own.",
-                cures=(cure("check which setting has this value (--kv-cache-dtype, --dtype, a connector's), and the values that this release takes", "vllm serve --help=all   (before 0.10: --help)", when(r"has no attribute")),),
+                cures=(cure("check which setting has this value (--kv-cache-dtype, --dtype, a connector's), and the values that this release takes", flags.HELP, when(r"has no attribute")),),
             ),
             Variant(
                 when=when(r"No module named 'triton", facts=("device",)),

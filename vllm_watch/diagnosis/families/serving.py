@@ -152,7 +152,7 @@ FAILURES = (
                 cures=(cure("serve without speculative decoding, and see whether it comes again: leave --speculative-config out", None, when(seen=r"(?i)spec_?decod|speculative")), cure("find the call", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"(?:\.cuh?:\d|: block: \[).{0,400}Assertion `")), cure("search vLLM's issues for this assertion, with the model and the settings")),
             ),
             Variant(
-                when=when(r"Xid.{0,40}: 63\b"), sentence="the GPU has replaced a damaged row of its memory with a spare one; this line is no failure by itself",
+                when=when(r"Xid.{0,40}: 63\b"), sentence="the GPU has replaced a damaged row of its memory with a spare one; this line is not a failure by itself",
                 why="The running processes go on. The replacement takes effect at the next reset of the GPU; if an error ended a process, another Xid (48, 94 or 95) stands beside it.",
                 cures=(cure("see whether a row is pending or failed", "nvidia-smi -q -d ROW_REMAPPER,ECC"), cure("if one is pending, reset the GPU when nothing runs on it", "nvidia-smi --gpu-reset -i N", when(r": 63\b"))),
             ),

@@ -89,7 +89,7 @@ FAILURES = (
             Variant(
                 when=when(r"does not support BitsAndBytes quantization|No 'packed_modules_mapping'"),
                 sentence="this vLLM cannot quantize this architecture with bitsandbytes",
-                why="The model's class in vLLM must support it; the GPU is not the point.",
+                why="The model's class in vLLM must support it; the GPU is not the cause.",
                 cures=(cure("leave --quantization bitsandbytes out and serve the weights as they are, if they fit", None, when(r"BitsAndBytes|packed_modules")), cure("take a version of the model in another format (FP8, AWQ, GPTQ), or check whether a later release supports it")),
             ),
             Variant(

@@ -300,7 +300,7 @@ MEANINGS = (
         cures=(cure("see which GPUs can", "nvidia-smi topo -p2p r; nvidia-smi topo -m"), cure("do without it", "NCCL_P2P_DISABLE=1 vllm serve … --disable-custom-all-reduce", when(r"peer"))),
     ),
     Variant(
-        when=when(r"Out of range float values are not JSON compliant"), sentence="an answer had a value that is no number or infinite, and JSON has no text for such values",
+        when=when(r"Out of range float values are not JSON compliant"), sentence="an answer has a value that is NaN or infinite, which JSON cannot express",
         why="Embeddings or log probabilities of this request had it. If only log probabilities are asked for, a token of probability 0 is enough; NaN in embeddings shows an overflow (float16) or a bug. Only this request failed.",
         cures=(cure("send the request without logprobs, or ask for fewer of them, to compare", None, when(r"JSON")), cure("for embeddings, serve with the type that the model's config names", "grep dtype /path/to/model/config.json"), cure("search vLLM's issues for this message and the model")),
     ),
