@@ -16,7 +16,7 @@ ERROR 07-11 06:23:06 [core.py:395] RuntimeError: Engine core initialization fail
 """
 
 SAID = """\
-Fewer state blocks fit than --max-num-seqs asks for (kv_cache_too_small, confidence 0.9)
+Fewer state blocks fit than --max-num-seqs asks for (kv_cache_too_small, confidence 0.8)
 
   line 4: ERROR 07-11 06:23:05 [core.py:390] ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (600).
 
@@ -45,6 +45,16 @@ def test_as_text(tmp_path, capsys):
     file = tmp_path / "vllm.log"
     file.write_text(LOG)
     assert run(capsys, file) == (1, SAID, "")
+
+
+def test_a_check_comes_before_a_change(tmp_path, capsys):
+    """What only reads stands first, and what changes something is bound to what it shows."""
+    file = tmp_path / "vllm.log"
+    file.write_text("ValueError: Free memory on device (3.1/79.0 GiB) on startup is less than desired GPU memory utilization (0.9, 71.1 GiB).\n")  # fmt: skip
+    _, out, _ = run(capsys, file)
+    before, _, after = out.partition("then, if that confirms it:\n")
+    assert "check first:\n  - see which processes hold memory on this GPU\n" in before
+    assert after.startswith("  - ")
 
 
 def test_packed(tmp_path, capsys):

@@ -446,6 +446,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "RuntimeError: Error building extension 'fused'",
         "subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.",
         "FAILED: [code=137] fused_moe.cuda.o",
+        '3 errors detected in the compilation of "hopper/flash_fwd_sm90.cu".',
         "RuntimeError: CUDA driver error (/x/deep_gemm/jit/handle.hpp:14): 200 (CUDA_ERROR_INVALID_IMAGE)",
         "ptxas application ptx input, line 9; error : Unexpected instruction types specified for 'mma'",
         "FileNotFoundError: [Errno 2] No such file or directory: 'ninja'",

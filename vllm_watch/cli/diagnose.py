@@ -3,11 +3,12 @@
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 
 from vllm_watch.cli.helpers import exit_status
 from vllm_watch.diagnosis.reading import LogReader
-from vllm_watch.diagnosis.report import NOT_VLLM, Diagnosis, to_json
+from vllm_watch.diagnosis.report import NOT_VLLM, Diagnosis, Fix, to_json
 from vllm_watch.errors import WatchError
 from vllm_watch.sources.engine_log import pieces
 from vllm_watch.support.redaction import redacted
@@ -77,14 +78,21 @@ def _lines(diagnosis: Diagnosis) -> list[str]:
         said += ["", f"  line {diagnosis.line_number}: {diagnosis.root_cause_line}"]
     # The explanation may repeat the sentence above.
     repeated = f"{diagnosis.sentence[0].upper()}{diagnosis.sentence[1:]}."
-    said += ["", diagnosis.explanation.removeprefix(repeated).strip()]
-    if diagnosis.fixes:
-        said += ["", "what to do:"]
-        for fix in diagnosis.fixes:
-            said.append(f"  - {fix.what}")
-            if fix.command is not None:
-                said.append(f"      {fix.command}")
+    if explanation := diagnosis.explanation.removeprefix(repeated).strip():
+        said += ["", explanation]
+    checks = [fix for fix in diagnosis.fixes if not fix.changes]
+    changes = [fix for fix in diagnosis.fixes if fix.changes]
+    said += _steps("check first:" if changes else "what to check:", checks)
+    said += _steps("then, if that confirms it:" if checks else "what to do:", changes)
     if diagnosis.facts:
         said += ["", "facts about the engine from the log:"]
         said += [f"  {name:24}{value}" for name, value in sorted(diagnosis.facts.items())]
+    return said
+
+
+def _steps(heading: str, fixes: Sequence[Fix]) -> list[str]:
+    said = ["", heading] if fixes else []
+    for fix in fixes:
+        said.append(f"  - {fix.what}")
+        said += [f"      {fix.command}"] if fix.command is not None else []
     return said

@@ -111,8 +111,8 @@ class Finding:
         said = list(dict.fromkeys(each.strip() for each in _ADVICE.findall(message)))[:2]
         if said:
             return f"The message itself advises: {'. '.join(said)}."
-        flag = _FLAG.search(message)
-        return f"The message names the option {flag[0]}." if flag else ""
+        flags = set(_FLAG.findall(message))  # a command line has several
+        return f"The message names the option {flags.pop()}." if len(flags) == 1 else ""
 
     @property
     def order(self) -> tuple[float, int, int]:

@@ -27,7 +27,9 @@ FRAME = re.compile(
 )
 """A frame of a Python traceback: file and function."""
 
-IGNORES = re.compile(r"(?:[:;,.] ?|\band |\bis )ignor(?:ed|ing)(?: it)?[.)]?\s*$")
+IGNORES = re.compile(
+    r"(?:[:;,.] ?|\band |\bis )ignor(?:ed|ing)(?: it)?[.)]?\s*$|\b[Ww]ill ignore (?:the |this )?(?:error|it)\b"
+)
 """A program ignores the failure that this line reports."""
 
 

@@ -118,7 +118,7 @@ def _of_place(found: Finding, *, served: bool) -> tuple[str, float, bool]:
     if _held_by_others(text) and not served and "rror in request" not in text:
         return memory.OCCUPIED, 0.7, False
     if served:
-        return memory.RUNTIME, 0.9, True
+        return memory.RUNTIME, 0.8, True
     own_frames = tuple(each for each in _OF_HINTS if each[0] != memory.RUNTIME)
     for source, table in (
         (text, _OF_HINTS),
@@ -130,11 +130,11 @@ def _of_place(found: Finding, *, served: bool) -> tuple[str, float, bool]:
             if pattern.search(source):
                 # V0 captures in initialize_cache.
                 later = failure == memory.PROFILING and phase == CAPTURING
-                return memory.CAPTURE if later else failure, 0.9, True
+                return memory.CAPTURE if later else failure, 0.8, True
     if phase == LOAD and _STEP.search("\n".join(found.frames)):
         phase = PROFILE
     if phase in _OF_PHASE:
-        return _OF_PHASE[phase], 0.8, True
+        return _OF_PHASE[phase], 0.7, True
     if memory.SAMPLES.search("\n".join((found.before, *found.frames))):
         return memory.CAPTURE, 0.6, True
     return *_of_numbers(text), False
@@ -164,4 +164,4 @@ def _of_numbers(text: str) -> tuple[str, float]:
             return memory.RUNTIME, 0.5
         if not _GRAPHS.search(text):
             return memory.LOADING, 0.5
-    return memory.OOM, 0.8
+    return memory.OOM, 0.7

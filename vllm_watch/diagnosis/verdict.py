@@ -134,17 +134,17 @@ def _blocked_queue(life: Life, found: Silence) -> Diagnosis:
 def _stopped(life: Life, text: str) -> Diagnosis:
     text = f"{text} It was stopped on request (line {life.stopped})."
     text += " The errors after it follow from the stop." if life.failed_after_stop else ""
-    return life.diagnosis(HEALTHY, 0.9, "nothing failed; it was stopped on request", text)
+    return life.diagnosis(HEALTHY, 0.8, "nothing failed; it was stopped on request", text)
 
 
 _CONFIDENCE = {
-    Rank.CAUSE: 0.9,
-    Rank.GENERAL: 0.8,
+    Rank.CAUSE: 0.8,
+    Rank.GENERAL: 0.7,
     Rank.IMPORT: 0.7,
     Rank.MESSAGE: 0.3,
     Rank.SYMPTOM: 0.7,
     Rank.DEATH: 0.6,
-    Rank.REQUEST: 0.8,
+    Rank.REQUEST: 0.7,
 }
 """Share of messages that named the cause, by rank. docs/diagnose.md has the measurement."""
 
@@ -242,7 +242,7 @@ def _of_stacks(scanner: Scanner) -> Diagnosis:
 def _of_another(name: str, root: Finding | None) -> Diagnosis:
     text = f"This is a log of {name}, and vLLM's flags and cures do not apply to it."
     text += "" if root is None else f" Its first known error is line {root.number}: {root.line[:QUOTED]}"  # fmt: skip
-    return Diagnosis(failure=NOT_VLLM, confidence=0.9, sentence=f"this is a log of {name}, not of vLLM", root_cause_line=None if root is None else root.line, line_number=None if root is None else root.number, explanation=text)  # fmt: skip
+    return Diagnosis(failure=NOT_VLLM, confidence=0.8, sentence=f"this is a log of {name}, not of vLLM", root_cause_line=None if root is None else root.line, line_number=None if root is None else root.number, explanation=text)  # fmt: skip
 
 
 _IDLE = "No request was running or waiting in the last statistics: an engine without work waits like this."
@@ -400,8 +400,7 @@ def _unknown(life: Life, root: Finding) -> Diagnosis:
     else:
         place, fixes = raised_in(root.frames, root.line, root.source)
         sentence = "an error that no rule knows"
-        first = all(each.number >= root.number for each in life.every if each.rule.rank not in (Rank.SYMPTOM, Rank.DEATH))  # fmt: skip
-        text = "No rule knows this error" + ("; it is the first of this log" if first else "")
+        text = "No rule knows this error"
         text += ", and the engine died." if life.dead else "."
         text += f" {_ONE_REQUEST}" if _of_request(life, root) else ""
         if not life.dead and _BAD_DATA.search("\n".join(root.tail)):
@@ -478,7 +477,7 @@ def _serving(scanner: Scanner, life: Life) -> Diagnosis:
         return _none_accepted(scanner, life)
     doubt = _waiting(scanner)
     text += _refusals(scanner) + doubt
-    return life.diagnosis(HEALTHY, 0.6 if doubt else 0.9, "nothing failed", text)
+    return life.diagnosis(HEALTHY, 0.6 if doubt else 0.8, "nothing failed", text)
 
 
 def _no_tokens(scanner: Scanner, life: Life) -> Diagnosis:

@@ -21,6 +21,7 @@ RULES = (
     rule(COMPILE, "cannot find -l", "ld returned", pattern=r"cannot find -l\w+"),
     rule(COMPILE, "ld returned", pattern=r"ld returned \d+ exit status", rank=Rank.GENERAL),
     rule(COMPILE, "nvcc", "NVCC", "Unsupported gpu architecture", "directory: 'ninja'", pattern=r"nvcc fatal|nvcc(?:['\"]|:)? {0,4}(?:not found|compilation failed)|(?:[Cc]ould not|[Ff]ailed to) find nvcc|/nvcc.{0,40}(?:not found|No such)|No such file or directory: '(?:[^']{0,200}/)?nvcc'|No such file or directory: 'ninja'|'which', 'nvcc'|NVCC compilation failed|NVCC version should be|Unsupported gpu architecture"),
+    rule(COMPILE, "detected in the compilation of", pattern=r"\d errors? detected in the compilation of", rank=Rank.GENERAL),
     rule(COMPILE, "FAILED: [code=", pattern=r"FAILED: \[code=137\] \S"),
     rule(COMPILE, "inja", "rror building extension", "rror compiling objects", pattern=r"[Nn]inja build failed|ninja: build stopped|Error building extension|Error compiling objects", rank=Rank.GENERAL, header=True),
     rule(COMPILE, "Assertion error (", pattern=r"Assertion error \(\S{0,200}/jit/\w{1,40}\.hpp:\d+\)", rank=Rank.GENERAL),
@@ -52,12 +53,16 @@ _CACHES = (
 )  # fmt: skip
 _EAGER = cure("start without torch.compile, to serve meanwhile", "--enforce-eager", when(_BY_INDUCTOR, lacks=rf"C(?:\+\+)? compiler|ptxas|nvcc|gcc|[Tt]riton|{_FLASHINFER}|{_DEEP_GEMM}|[Nn]inja|Python\.h"))  # fmt: skip
 
+_SEARCH = cure(
+    "search the issues of vLLM, and of the library in the traceback, for the message and this GPU"
+)
+
 FAILURES = (
     Failure(
         slug=COMPILE,
         sentence="compiling kernels failed",
         why="",
-        cures=(_EAGER, *_SWITCHES, cure("read the compiler's own lines: the first `error` in its output", None, when(seen=r"[Nn]inja|nvcc|NVCC|g\+\+|gcc|clang|ptxas|error:|rror (?:compiling|building)|ompilation failed")), cure("search the issues of vLLM, and of the library in the traceback, for the message and this GPU")),
+        cures=(_EAGER, *_SWITCHES, cure("read the compiler's own lines: the first `error` in its output", None, when(seen=r"[Nn]inja|nvcc|NVCC|g\+\+|gcc|clang|ptxas|error:|rror (?:compiling|building)|ompilation (?:failed|of \")")), _SEARCH),
         deterministic=True,
         variants=(
             Variant(
@@ -270,6 +275,12 @@ FAILURES = (
                 sentence="DeepGEMM compiled a kernel, but a tool of the CUDA toolkit failed on it",
                 why="DeepGEMM reads each new kernel with cuobjdump from CUDA_HOME. An image may have nvcc without it.",
                 cures=(cure("check that the tool is there and works", "ls -l $CUDA_HOME/bin/cuobjdump; $CUDA_HOME/bin/cuobjdump --version"), *_SWITCHES),
+            ),
+            Variant(
+                when=when(r"torch\._dynamo\.exc\.(?!Backend)\w"),
+                sentence="PyTorch's compiler (Dynamo) could not trace the model's code",
+                why='The lines below "from user code" show the place. If the code itself raises an error there, it does so without the compiler, too.',
+                cures=(cure('read the lines below "from user code"'), _EAGER, _SEARCH),
             ),
             Variant(
                 when=when(seen=rf"{_FLASHINFER}|{_DEEP_GEMM}"),

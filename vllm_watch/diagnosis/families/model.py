@@ -494,10 +494,15 @@ FAILURES = (
                 cures=(cure("if you trust it, allow it", "--trust-remote-code", when(r"trust_remote_code|execute the configuration|custom code")), cure("or take a vLLM release that has this architecture itself")),
             ),
             Variant(
-                when=when(r"No model architectures are specified|Value error, Expecting value: line|not a valid JSON|JSONDecodeError"),
-                sentence="the model's config.json is empty, not JSON, or names no architecture",
-                why="Either a flag's JSON or a file of the model is not in a format that vLLM reads; Git LFS pointers and folders of other formats look so.",
-                cures=(cure("see its content", "head -c 300 /path/to/model/config.json"), cure("if it is JSON without the entry architectures, name the architecture", "--hf-overrides '{\"architectures\": [\"NAME\"]}'", when(r"No model architectures"))),
+                when=when(r"No model architectures are specified"),
+                sentence="the model's config, as vLLM read it, names no architecture",
+                cures=(cure("see its content", "head -c 300 /path/to/model/config.json"), cure("if it has no entry architectures, name the architecture", "--hf-overrides '{\"architectures\": [\"NAME\"]}'", when(r"No model architectures"))),
+            ),
+            Variant(
+                when=when(r"Value error, Expecting value: line|not a valid JSON|JSONDecodeError"),
+                sentence="a JSON text that vLLM read, a file of the model or a flag's value, is empty or not JSON",
+                why="Git LFS pointers, cut downloads and pages of a proxy look so.",
+                cures=(cure("see how the model's JSON files begin", "head -c 100 /path/to/model/*.json"), cure("see whether the shell leaves the quotes of flags that take JSON")),
             ),
             Variant(
                 when=when(r"(?:\bis set to|\bgot) -\d{2}"),
@@ -515,7 +520,7 @@ FAILURES = (
             Variant(
                 when=when(r"Value error, |validation error"),
                 sentence="vLLM's check of its settings failed, and the message is its reason",
-                cures=(cure("change or leave out the setting that the message names; check the command line, and a --config file or chart that passes it", None, when(r"rror")), cure("see the values that the flag takes", flags.HELP, when(r"--[a-z]|argument|Valid options|must be one of"))),
+                cures=(cure("change or leave out the setting that the message names: it is from the command line, a --config file, a chart, or the model's own config.json", None, when(r"rror")), cure("see the values that the flag takes", flags.HELP, when(r"--[a-z]|argument|Valid options|must be one of"))),
             ),
             Variant(
                 when=when(facts=("packed_4_bit",)), sentence="the checkpoint has a layer in 4-bit form (bitsandbytes), and vLLM built this layer without quantization",

@@ -346,7 +346,7 @@ FAILURES = (
             Variant(
                 when=when(r"^[^\n]*\b[Gg]loo\b"),
                 sentence="a process could not reach another, or lost it (Gloo, which connects processes by TCP)",
-                why="The address in the line is the one that did not answer: a rank that has ended (its own error came first), or an interface that the hosts do not share.",
+                why="The other rank has ended (its own error came first), or the hosts do not share the interface; an address in the line is the one that did not answer.",
                 cures=(cure("read the first error of the other ranks, on every host"), cure("with several hosts, name the network interface that connects them, on each host as it is called there", "ip -br addr; export GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(r"[Gg]loo"))),
             ),
             Variant(
