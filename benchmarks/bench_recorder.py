@@ -18,6 +18,7 @@ from itertools import count
 from pathlib import Path
 
 from vllm_watch.samples.observation import Call, Observation
+from vllm_watch.sources.exposition import Lines, Parser
 from vllm_watch.sources.flight_recorder import FlightRecorder
 
 CAPTURE = Path(__file__).parent.parent / "tests/sources/captures/0.32.0-v1-real-cpu.txt"
@@ -38,6 +39,12 @@ def bodies(changing: int | None, seed: int) -> Iterator[str]:
         yield "\n".join(lines)
 
 
+def read(parser: Parser, body: str) -> Lines | None:
+    """The body as the daemon has read it."""
+    exposition = parser.parse(body)
+    return exposition.tails and Lines(exposition.layout.heads, exposition.tails) or None
+
+
 def observation(target: str, second: float) -> Observation:
     call = Call(outcome="ok", status=200, latency_s=0.004)
     return Observation(
@@ -47,12 +54,13 @@ def observation(target: str, second: float) -> Observation:
 
 async def one_target(name: str, changing: int | None, spool: Path | None) -> None:
     recorder = FlightRecorder(spool_dir=spool)
-    source = bodies(changing, seed=1)
+    source, parser = bodies(changing, seed=1), Parser()
     spent_s = worst_s = 0.0
     for second in range(SCRAPES):
         seen, body = observation("one", second), next(source)
+        lines = read(parser, body)
         began = time.thread_time()
-        recorder.observe(seen, body)
+        recorder.observe(seen, body, lines)
         took_s = time.thread_time() - began
         spent_s, worst_s = spent_s + took_s, max(worst_s, took_s)
         await asyncio.sleep(0)
@@ -81,15 +89,15 @@ async def many_targets(spool: Path | None) -> None:
     """A thousand busy targets, five seconds apart, for a minute."""
     recorder = FlightRecorder(spool_dir=spool)
     names = [f"target-{number}" for number in range(TARGETS)]
-    source = bodies(BUSY_VALUES, seed=2)
+    source, parser = bodies(BUSY_VALUES, seed=2), Parser()
     before = resident_bytes()
     spent_s, scrapes = 0.0, 0
     for second in range(0, 65, 5):
         body = next(source)
         for name in names:
-            own = f"{body}# {name}\n"  # each has a text of its own in memory, as after a scrape
+            lines = read(parser, body)  # each has a text of its own in memory, as after a scrape
             began = time.thread_time()
-            recorder.observe(observation(name, second), own)
+            recorder.observe(observation(name, second), body, lines)
             spent_s, scrapes = spent_s + time.thread_time() - began, scrapes + 1
         await asyncio.sleep(0.2)
     each = (resident_bytes() - before) / TARGETS
@@ -102,7 +110,7 @@ async def many_targets(spool: Path | None) -> None:
 
 
 def gzip_each_body(changing: int | None) -> None:
-    """The peer: what a recorder without deltas would do."""
+    """The peer: a recorder that packs each body on its own."""
     source, size = bodies(changing, seed=1), 0
     spent_s = 0.0
     for _ in range(SCRAPES // 10):

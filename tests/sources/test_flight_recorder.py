@@ -11,6 +11,7 @@ import structlog
 
 from vllm_watch.samples.gpu import GpuReading, GpuSample, ProcessSample
 from vllm_watch.samples.observation import Call, CanaryCall, EngineCpu, Observation, ProcessState
+from vllm_watch.sources.exposition import Lines, Parser
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.recording import read
 from vllm_watch.sources.trace_line import RawObservation
@@ -194,11 +195,13 @@ async def test_memory_is_shared_and_bounded(tmp_path):
     recorder, bound = FlightRecorder(memory_bytes_max=1_500_000), 1_500_000
     names = [f"target-{number}" for number in range(10)]
     sources = {name: bodies(seed=number) for number, name in enumerate(names)}
-    last = {}
+    last, parser = {}, Parser()
     for second in range(120):
         for name in names:
             last[name] = next(sources[name])
-            recorder.observe(seen(second, target=name), last[name])
+            exposition = parser.parse(last[name])
+            lines = second and Lines(exposition.layout.heads, exposition.tails)
+            recorder.observe(seen(second, target=name), last[name], lines or None)
             assert sum(map(recorder.memory_bytes, names)) <= bound
 
     spans = [recorder.span_seconds(name) for name in names]

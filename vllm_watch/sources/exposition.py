@@ -114,6 +114,13 @@ class Layout:
                 yield index, _series(head, one)
 
 
+class Lines(NamedTuple):
+    """A body in which each line is split into a head and a tail (the last word). Bodies of one layout share one `heads` object."""
+
+    heads: tuple[str, ...]
+    tails: str  # joined by newlines
+
+
 class Exposition:
     """The numbers of a body.
 

@@ -15,7 +15,7 @@ import structlog
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.observation import Observation
 from vllm_watch.sources import trace_line
-from vllm_watch.sources.body_deltas import Lines
+from vllm_watch.sources.exposition import Lines
 from vllm_watch.sources.tape import Spool, Tape, records
 
 _log = structlog.get_logger()
@@ -26,8 +26,7 @@ _DUMP_LEVEL = 3  # level 6 takes three times as long, but makes files only 12 % 
 _CLOSE_SECONDS = 2.0  # maximum wait for the disk
 _GZIP_MEMBER = 31
 
-# With one key per line, the encoder keeps only the lines that changed.
-_encode_by_lines = json.JSONEncoder(separators=(",\n", ":")).encode
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class FlightRecorder:
@@ -73,7 +72,7 @@ class FlightRecorder:
     def observe_gpus(self, reading: GpuReading) -> None:
         self._gpu_reading += 1
         gpus = reading.known_gpus
-        body = None if gpus is None else _encode_by_lines(trace_line.gpus_to_json(gpus))
+        body = None if gpus is None else _encode(trace_line.gpus_to_json(gpus))
         self._append(self._gpus, reading.t, f"{self._gpu_reading}\t{reading.t!r}", body)
 
     def forget(self, target: str) -> None:

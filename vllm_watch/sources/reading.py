@@ -9,8 +9,7 @@ from typing import Any
 from vllm_watch.samples.engine import COUNTED, JUDGED, EngineSample
 from vllm_watch.samples.observation import Reading, ServerSample
 from vllm_watch.sources import vllm_names
-from vllm_watch.sources.body_deltas import Lines
-from vllm_watch.sources.exposition import SERIES_MAX, Exposition, Layout, Parser
+from vllm_watch.sources.exposition import SERIES_MAX, Exposition, Layout, Lines, Parser
 from vllm_watch.sources.picking import (
     At,
     Row,
@@ -95,7 +94,7 @@ class Reader:
             exposition = self._parser.parse(body, openmetrics=openmetrics)
             reading = self._binding(exposition.layout).read(exposition)
         if exposition.tails is not None:
-            self.lines = Lines(exposition.layout.heads, exposition.tails, exposition.words)
+            self.lines = Lines(exposition.layout.heads, exposition.tails)
         return reading
 
     def _binding(self, layout: Layout) -> "_Binding":

@@ -3,11 +3,18 @@
 Records are packed into chunks. Each group of chunks begins with a full text, so that older groups
 can be dropped. With a spool, the chunks are in one bounded file. Each chunk goes into the first gap
 that is large enough. One worker thread reads and writes them in order.
+
+A record is a head line, a line with its kind, and its data:
+    -    no text, no data
+    =    the same text as before, no data
+    N    a text of N lines
+    @    the last word of each line of the text; the rest is as before. Empty for a comment.
 """
 
 import asyncio
 import os
 import queue
+import sys
 import threading
 import zlib
 from collections import deque
@@ -15,12 +22,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 import structlog
 
-from vllm_watch.sources.body_deltas import Decoder, Encoder, Lines
+from vllm_watch.sources.exposition import Lines
 from vllm_watch.support.private_files import opener, own_folder, refuse_odd
 
 _log = structlog.get_logger()
@@ -34,6 +42,7 @@ _GROUPS = 10  # a group is dropped whole, so up to a tenth too much is kept
 _OPEN_CHARACTERS_MAX = 32 << 10  # some fifteen scrapes, packed in half a millisecond
 _OPEN_SHARE = 8
 _READ_TIMEOUT_SECONDS = 30.0  # 8 MB from a disk under load
+_COMMENT = ("", "#", " ", "\t", "\r")  # how a line without a value begins
 
 
 class Chunk:
@@ -193,7 +202,7 @@ class Tape:
         self._bytes_max = bytes_max
         self._spool = spool
         self._file = spool.new_file() if spool else None
-        self._encoder = Encoder()
+        self._before: Lines | str | None = None  # the last text of the open group
         self._groups: list[_Group] = []  # oldest first; the last is still growing
         self._is_closed = True
         self._open: list[str] = []
@@ -214,7 +223,8 @@ class Tape:
         packed = sum(
             [group.memory_bytes if self._spool else group.packed_bytes for group in self._groups]
         )
-        return self._encoder.memory_bytes + self._open_characters + packed
+        before = self._before.tails if isinstance(self._before, Lines) else self._before
+        return (sys.getsizeof(before) if before else 0) + self._open_characters + packed
 
     def append(
         self,
@@ -229,7 +239,8 @@ class Tape:
             self._end_group()
             self._groups.append(_Group(clock_seconds, clock_seconds))
             self._is_closed = False
-        record = self._encoder.encode(head, text, lines)
+        record = _record(head, text, lines, self._before)
+        self._before = self._before if text is None else lines or text
         self._open.append(record)
         self._open_characters += len(record)
         self._groups[-1].last_seconds = clock_seconds
@@ -242,7 +253,7 @@ class Tape:
 
     def free_memory(self) -> None:
         """Pack the open records if there is a spool. Otherwise drop the oldest group in memory."""
-        if self._spool and (self._open or self._encoder.memory_bytes):
+        if self._spool and (self._open or self._before):
             self._end_group()
             return
         for index, group in enumerate(self._groups):
@@ -286,7 +297,7 @@ class Tape:
     def _end_group(self) -> None:
         if self._open:
             self._pack()
-        self._encoder.reset()
+        self._before = None
         self._is_closed = True
 
     def _pack(self) -> None:
@@ -319,7 +330,7 @@ class Tape:
             chunk.packed = None
         if index == len(self._groups):
             self._open, self._open_characters = [], 0
-            self._encoder.reset()
+            self._before = None
             self._is_closed = True
 
 
@@ -336,8 +347,40 @@ def _until_gone(pieces: list[bytes | None]) -> list[bytes]:
     return found
 
 
+def _split(text: str) -> Lines:
+    parts = [
+        (line, "", "") if line[:1] in _COMMENT else line.rpartition(" ")
+        for line in text.split("\n")
+    ]
+    return Lines(
+        tuple([f"{head}{space}" for head, space, _ in parts]),
+        "\n".join([tail for *_, tail in parts]),
+    )
+
+
+def _record(head: str, text: str | None, lines: Lines | None, before: Lines | str | None) -> str:
+    if text is None:
+        return f"{head}\n-\n"
+    was = _split(before) if isinstance(before, str) else before
+    now = lines or _split(text)
+    if was is None or (now.heads is not was.heads and now.heads != was.heads):
+        return f"{head}\n{len(now.heads)}\n{text}\n"
+    return f"{head}\n=\n" if now.tails == was.tails else f"{head}\n@\n{now.tails}\n"
+
+
 def records(group: Sequence[bytes]) -> Iterator[tuple[str, list[str] | None]]:
     """Yield the head line of each record, and the lines of its text or None. Raises zlib.error if the data is damaged."""
-    decoder = Decoder()
+    lines: list[str] = []
     for packed in group:
-        yield from decoder.decode(zlib.decompress(packed).decode("utf-8", "surrogatepass"))
+        rows = iter(zlib.decompress(packed).decode("utf-8", "surrogatepass").split("\n"))
+        while head := next(rows):
+            kind = next(rows)
+            if kind == "@":
+                lines = list(map(_renewed, lines, rows))
+            elif kind not in ("-", "="):
+                lines = list(islice(rows, int(kind)))
+            yield head, None if kind == "-" else lines
+
+
+def _renewed(line: str, tail: str) -> str:
+    return line if not tail and line[:1] in _COMMENT else line[: line.rfind(" ") + 1] + tail

@@ -17,8 +17,7 @@ from vllm_watch.samples.observation import Call, Observation, Reading
 from vllm_watch.samples.record import completed
 from vllm_watch.samples.target import Target
 from vllm_watch.sources import http, own_trouble, what_answered
-from vllm_watch.sources.body_deltas import Lines
-from vllm_watch.sources.exposition import SERIES_MAX, TooManyLinesError
+from vllm_watch.sources.exposition import SERIES_MAX, Lines, TooManyLinesError
 from vllm_watch.sources.host_servers import Neighbours
 from vllm_watch.sources.http import Session
 from vllm_watch.sources.reading import Reader
