@@ -22,7 +22,7 @@ Fewer state blocks fit than --max-num-seqs asks for (kv_cache_too_small, confide
 
 1024 requests were to run at once, and 600 blocks fit. A hybrid model (Mamba, linear attention) keeps one state block per running request, whatever the requests' length; the memory left holds fewer.
 
-what to do:
+what to do, if this fits:
   - run no more requests at once than there are blocks
       --max-num-seqs 600
 

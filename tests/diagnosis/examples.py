@@ -174,6 +174,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined.",
         "[E socket.cpp:957] [c10d] The client socket has timed out after 600s while trying to connect to (10.0.0.1, 29500).",
         "Failed: Cuda error /workspace/csrc/custom_all_reduce.cuh:455 'invalid argument'",
+        "HIP failure 'the operation cannot be performed in the present state' at enqueue.cc:2061",
         'RuntimeError: NCCL Error 3: internal error - please report this issue to the NCCL developers',
         'torch.distributed.DistNetworkError: The client socket has failed to connect to any network address of (10.0.0.1, 29500).',
         'RuntimeError: NCCL error: invalid usage (run with NCCL_DEBUG=WARN for details)',

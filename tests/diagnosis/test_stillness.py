@@ -3,6 +3,7 @@
 import pytest
 
 from tests.diagnosis.whole_log import diagnose
+from vllm_watch.diagnosis import stillness
 
 READY = "(APIServer pid=1) INFO:     Application startup complete.\n"
 PROBE = '(APIServer pid=1) INFO:     10.0.0.2:5512 - "GET /health HTTP/1.1" 200 OK\n'
@@ -104,3 +105,10 @@ def test_a_server_that_was_stopped():
         assert (found.failure, found.found) == ("healthy", False)
         assert "It was stopped on request (line 3)." in found.explanation
         assert ("follow from the stop" in found.explanation) == errors
+
+
+@pytest.mark.parametrize(("accepted", "drafted", "useless"), [(0, 900, True), (18, 900, True), (19, 900, False), (0, 0, False)])  # fmt: skip
+def test_drafts_of_which_almost_none_is_accepted(accepted, drafted, useless):
+    """Two in a hundred are the limit: a draft model that fits gets ten times as many."""
+    line = f"SpecDecoding metrics: Mean acceptance length: 1.02, Accepted: {accepted} tokens, Drafted: {drafted} tokens, Per-position"
+    assert stillness.unaccepted(line.encode()) is useless

@@ -83,7 +83,7 @@ def _lines(diagnosis: Diagnosis) -> list[str]:
     checks = [fix for fix in diagnosis.fixes if not fix.changes]
     changes = [fix for fix in diagnosis.fixes if fix.changes]
     said += _steps("check first:" if changes else "what to check:", checks)
-    said += _steps("then, if that confirms it:" if checks else "what to do:", changes)
+    said += _steps("then, if that confirms it:" if checks else "what to do, if this fits:", changes)
     if diagnosis.facts:
         said += ["", "facts about the engine from the log:"]
         said += [f"  {name:24}{value}" for name, value in sorted(diagnosis.facts.items())]

@@ -64,7 +64,7 @@ _SOURCE = re.compile(r"\b(?:raise|except) \(?[\w., ]{1,200}(?:\($|\) |:$| as \w)
 _PROCESS = re.compile(r"\([\w ]{0,60}?pid=\d+")
 
 _COMPLAINT = re.compile(
-    r"(?:^|\s)[Ee]rror: \S|\w(?:Error|Exception): \S|\bFAILED\b|(?<![,:;(|] 0 )\b[Ff]ailed\b(?![:=] ?(?:0|False)\b)|\b[Cc](?:annot|ould not)\b"
+    r"(?:^|\s)[Ee]rror: \S|\w(?:Error|Exception): \S|\bFATAL: \S|\bFAILED\b|(?<![,:;(|] 0 )\b[Ff]ailed\b(?![:=] ?(?:0|False)\b)|\b[Cc](?:annot|ould not)\b"
     r"|\brefused\b|\bnot permitted\b|[Ee]xec format error|\b[Dd]enied\b|\bexceeds \w{1,20} available\b|\[error\]|\bCMake Error\b|, (?:but|however,?) (?:got|received|found) \S|\bMissing \d+ |\bmust (?:be|match|equal)\b"
 )
 """Words that report a failure."""
@@ -171,7 +171,7 @@ class Scanner:
     def _noted(self, line: bytes) -> bool:
         """Note statistics and stacks. Return True for a line of py-spy, which no rule reads."""
         if b"SpecDecoding metrics:" in line:
-            self.none_accepted = self.none_accepted + 1 if b"Accepted: 0 tokens" in line else 0
+            self.none_accepted = self.none_accepted + 1 if stillness.unaccepted(line) else 0
         elif b"throughput:" in line:
             self._report(line)
         elif (self._in_stack and line.startswith(b"    ")) or (line.startswith(b"Thread ") and stacks.begins(line)):  # fmt: skip

@@ -25,7 +25,10 @@ QUEUED_SECONDS = 600.0
 """Seconds without an admitted request after which a queue is reported. Long answers may occupy all slots for minutes."""
 
 UNACCEPTED = 2
-"""Reports without an accepted draft token after which drafts are reported. They take twenty seconds."""
+"""Reports of almost no accepted draft token after which drafts are reported. They take twenty seconds."""
+
+_USELESS_SHARE = 0.02
+_DRAFTS = re.compile(rb"Accepted: (\d{1,12}) tokens, Drafted: (\d{1,12}) tokens")
 
 REPORTS = 6
 """Missing reports after which a hang is diagnosed, in logs without times. Their number is estimated from the number of lines."""
@@ -207,3 +210,11 @@ def _seconds(text: str) -> int | None:
         return None
     month, day, hour, minute, second = (int(each) for each in found.groups() if each is not None)
     return ((month * _MONTH_DAYS + day) * _DAY) + hour * 3600 + minute * 60 + second
+
+
+def unaccepted(report: bytes) -> bool:
+    """Return True if almost none of the drafted tokens was accepted."""
+    found = _DRAFTS.search(report)
+    if found is None:  # a wrapped line
+        return b"Accepted: 0 tokens" in report
+    return int(found[2]) > 0 and int(found[1]) <= _USELESS_SHARE * int(found[2])

@@ -490,9 +490,11 @@ def _no_tokens(scanner: Scanner, life: Life) -> Diagnosis:
 
 
 def _none_accepted(scanner: Scanner, life: Life) -> Diagnosis:
-    text = f"The last {scanner.none_accepted} reports of speculative decoding have drafted tokens and accepted none. Either the drafts or the model's own outputs are wrong, and each step costs more than without drafts."  # fmt: skip
+    text = f"The last {scanner.none_accepted} reports of speculative decoding have drafted tokens and accepted (almost) none. Either the drafts or the model's own outputs are wrong, and each step costs more than without drafts."  # fmt: skip
     fixes = (Fix("check the answers, and start once without --speculative-config to compare"),)
-    return life.unknown("no error in this log, but no drafted token is accepted", text, fixes=fixes)
+    return life.unknown(
+        "no error in this log, but almost no drafted token is accepted", text, fixes=fixes
+    )
 
 
 def _of_no_server(scanner: Scanner) -> Diagnosis:

@@ -198,7 +198,7 @@ FAILURES = (
             Variant(
                 when=when(r"No supported CUDA architectures found"),
                 sentence="FlashInfer found no GPU generation that it can compile this kernel for",
-                why="Either the CUDA compiler is older than the GPU (SM 12.x needs 12.8 or later), FLASHINFER_CUDA_ARCH_LIST names other generations, or this FlashInfer has no such kernel for the GPU.",
+                why="Either the CUDA compiler is older than the GPU (SM 12.x needs 12.9, in some releases 12.8), FLASHINFER_CUDA_ARCH_LIST names other generations, or this FlashInfer has no such kernel for the GPU.",
                 cures=(cure("check the compiler first, then the list, the GPU and FlashInfer", "which -a nvcc; nvcc --version; echo $CUDA_HOME $FLASHINFER_CUDA_ARCH_LIST; nvidia-smi --query-gpu=name,compute_cap --format=csv; python -m pip list | grep -i flashinfer"), *_SWITCHES),
             ),
             Variant(

@@ -336,8 +336,8 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"no module or parameter named|KeyError: '"),
-                sentence="the names of the checkpoint's weights are not those that this vLLM's implementation of the model has",
-                why="The implementation is older or newer than the checkpoint, or the checkpoint is a variant (an adapter, another quantization) that it does not read.",
+                sentence="the weights have a name for which this vLLM's model has no place",
+                why="Most often model code and checkpoint are of different versions or variants (an adapter, another quantization); the loader may also have read other files, or an architecture may have no code of its own here.",
                 cures=(cure("compare the names with those in model.safetensors.index.json"), cure("see which vLLM release the model's page asks for")),
             ),
             Variant(
@@ -560,8 +560,8 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"is not enabled|not enabled"),
-                sentence="the server was started without LoRA",
-                cures=(cure("allow adapters", "--enable-lora", when(r"not enabled")),),
+                sentence="LoRA is not enabled in this server, or in the worker that the line is from",
+                cures=(cure("see whether the command line has --enable-lora"), cure("if it has not, allow adapters", "--enable-lora", when(r"not enabled")), cure("if it has, search vLLM's issues for adapters on this platform", None, when(r"not enabled"))),
             ),
             Variant(
                 when=when(r"does not support (?:LoRA|LORA|lora)|not supported for (?:LoRA|LORA)|no support for LORA"),

@@ -111,9 +111,9 @@ FAILURES = (
                 cures=(cure("check the drivers that Triton finds", "python -c 'from triton.backends import backends; print({n: b.driver.is_active() for n, b in backends.items()})'"), cure("hide the driver that this vLLM is not built for, or pass its devices out of the container", None, when(r"\b[2-9] active driver"))),
             ),
             Variant(
-                when=when(r"_OpNamespace"), sentence="an operator is missing: the compiled extension that has it was not loaded, or is of another release",
+                when=when(r"_OpNamespace"), sentence="an operator is missing: this build or platform does not have it, or its compiled extension was not loaded or is of another release",
                 why="If a line before this error reports a failed import of the extension, that line has the reason (missing_library in the facts: the extension was not built, or not installed with its library).",
-                cures=(cure("build or install the package of the extension again for the installed versions, or use its own image", "python -m pip show -f PACKAGE | grep '\\.so'", when(facts=("missing_library",))), cure("see which packages do not fit each other", "python -m pip check", when(facts=("!missing_library",))), cure("install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(lacks=NOT_CUDA))),
+                cures=(cure("build or install the package of the extension again for the installed versions, or use its own image", "python -m pip show -f PACKAGE | grep '\\.so'", when(facts=("missing_library",))), cure("see which packages do not fit each other", "python -m pip check", when(facts=("!missing_library",))), cure("if some do not, install vLLM into a fresh environment, which brings the versions that fit", "uv venv && uv pip install vllm", when(lacks=NOT_CUDA)), cure("if all do, search vLLM's issues for the operator and this platform", None, when(r"_OpNamespace"))),
             ),
             Variant(
                 when=when(r"libc\.so\.6: version `GLIBC_"),

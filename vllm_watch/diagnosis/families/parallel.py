@@ -128,6 +128,7 @@ RULES = (
     rule(NCCL_TIMEOUT, "Timed out waiting", "Wait timeout", "wait timeout", pattern=r"[Tt]imed out waiting \d+ ?ms for (?:send|recv) operation|[Ww]ait timeout after \d+ ?ms", rank=Rank.GENERAL),
     rule(NCCL, "ncclUnhandledCudaError", "ncclSystemError", "ncclInternalError", "ncclInvalidUsage", "ncclInvalidArgument", rank=Rank.GENERAL),
     rule(NCCL, "NCCL error", "NCCL Error", "RCCL error", pattern=r"(?:(?:NCCL|RCCL) [eE]rror(?: in)?:? |NCCL error in:|NCCL Error \d)(?!.{0,300}remote process exited)", rank=Rank.GENERAL, header=True),
+    rule(NCCL, "HIP failure '", "Cuda failure", pattern=r"(?:HIP|Cuda) failure (?:\d+ )?'(?!out of memory)"),
     rule(NCCL, "ncclCommInitRank", "ncclGetUniqueId", "ncclCommInitRankConfig", pattern=r"nccl(?:CommInitRank|CommInitRankConfig|GetUniqueId)\b.{0,800}(?:fail|error)", rank=Rank.GENERAL),
     rule(NCCL, "EI00", "EJ00", "ERR02200", "HCCL", "hccl", pattern=r"\bE[IJ]00\d\d\b|ERR02200|[Hh][Cc][Cc][Ll](?: \w{1,20}){0,3} (?:error|failed)|call hccl api failed", rank=Rank.GENERAL),
     rule(NCCL, "oneCCL", "zeMemOpenIpcHandle", "ccl::", pattern=r"oneCCL: .{0,200}(?:EXCEPTION|rror)|zeMem\w{1,20}IpcHandle|ccl::v1::exception"),
@@ -328,7 +329,7 @@ FAILURES = (
             Variant(
                 when=when(r"ibv_.{0,100}Cannot allocate memory"),
                 sentence="the RDMA card could not register the memory that NCCL asked for",
-                why="Very large buffers (NCCL_BUFFSIZE), a limit of locked memory, or a limit of the card refuse it. GPU memory for the model is another matter.",
+                why="Very large buffers (NCCL_BUFFSIZE), a limit of locked memory or of the card, or a driver in a bad state refuse it.",
                 cures=(cure("see NCCL's settings and the limit of locked memory, from inside the container", "env | grep NCCL_; ulimit -l"), cure("if NCCL_BUFFSIZE is set, leave it out", "unset NCCL_BUFFSIZE", when(r"ibv_reg")), cure("if the limit is not `unlimited`, lift it (Kubernetes: the IPC_LOCK capability)", "docker run --ulimit memlock=-1 --cap-add=IPC_LOCK …", when(r"ibv_"))),
             ),
             Variant(

@@ -117,6 +117,12 @@ _KERNEL = r"illegal memory access|unspecified launch failure|device-side assert 
 
 _INDEX = r"Assertion `\(?\w*(?:[Ii]ndex|[Ii]dx|ind)\w* |Assertion `.{0,200}index out of bounds|\bindex value \d+ exceeds bound"
 
+_ANEW = cure(
+    "restart the engine: it died of one request, not of its state",
+    None,
+    when(seen=r"EngineDead|fatal error|EngineCore encountered|Engine loop|died"),
+)
+
 FAILURES = (
     Failure(
         slug=XID,
@@ -259,7 +265,7 @@ FAILURES = (
         why="In some releases such a request ends the engine for all: the grammar was not checked before, or the backend that was fixed by the first request cannot take it.",
         cures=(
             cure("find the request that has this schema, regex or grammar, and keep it away"),
-            cure("restart the engine: it died of one request, not of its state", None, when(seen=r"EngineDead|fatal error|EngineCore encountered|Engine loop|died")),
+            _ANEW,
         ),
         deterministic=False,
         variants=(
@@ -283,6 +289,12 @@ FAILURES = (
                     cure("see whether it goes without speculative decoding: leave --speculative-config out", None, when(seen=r"(?i)spec_?decod|speculative")),
                     cure("search vLLM's issues for this message, with the release and the settings"),
                 ),
+            ),
+            Variant(
+                when=when(r"\A(?!.*(?i:grammar|schema|regex|outlines|guidance|structural))"),
+                sentence="an error in the code for structured output (grammars), which does not name a grammar",
+                why="A request, or a combination of settings such as speculative decoding, may have led to it.",
+                cures=(cure("see whether it comes only with structured output, and whether without speculative decoding and asynchronous scheduling, too"), cure("search vLLM's issues for this message, with the release and the settings"), _ANEW),
             ),
         ),
     ),
