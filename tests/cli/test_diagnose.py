@@ -20,7 +20,7 @@ Fewer state blocks fit than --max-num-seqs asks for (kv_cache_too_small, confide
 
   line 4: ERROR 07-11 06:23:05 [core.py:390] ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (600).
 
-1024 requests were to run at once, and 600 blocks fit. A hybrid model (Mamba, linear attention) keeps one state block per running request, whatever the requests' length; the memory left holds fewer.
+1024 requests were to run at once, and 600 blocks fit. In general: A hybrid model (Mamba, linear attention) keeps one state block per running request, whatever the requests' length; the memory left holds fewer.
 
 what to do, if this fits:
   - run no more requests at once than there are blocks

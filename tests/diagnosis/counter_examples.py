@@ -51,7 +51,7 @@ COUNTER_EXAMPLES: dict[str, str] = {
     "nccl_init_failure/nvshmem": "NVSHMEM INFO: using the ibgda transport",
     "compile_failure/requires CUDA >=": "the image requires CUDA >= 12.9",
     "nccl_init_failure/oneCCL": "oneCCL: CCL_WARN value of CCL_ATL_TRANSPORT changed to be ofi",
-    "nccl_init_failure/Error while creating shared memory segment /dev/shm/nccl": "NCCL INFO Creating shared memory segment /dev/shm/nccl-F9ffgB (size 9637888)",
+    "nccl_init_failure/shared memory segment /dev/shm/nccl": "NCCL INFO Creating shared memory segment /dev/shm/nccl-F9ffgB (size 9637888)",
     "kv_transfer/NIXL": "INFO 10-16 17:22:56 [nixl_connector.py:815] Remote NIXL agent has the same engine ID",
     "engine_dead/probe failed: ": "Normal  Started  18s  kubelet  Started container vllm-openai",
     "unknown/does not exist": "LoRA adapter `sql` does not exist.",

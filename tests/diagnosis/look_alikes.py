@@ -404,7 +404,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a kernel package that does not go with Triton": (
         "AttributeError: module 'triton.language' has no attribute 'ring_function'",
-        "missing_dependency_or_import_error", "another version", "switched off",
+        "missing_dependency_or_import_error", "list the versions that fit", "switched off",
     ),
     "an access line alone": (
         '(APIServer pid=3) INFO:     127.0.0.1:46686 - "GET /v1/models HTTP/1.1" 401 Unauthorized',

@@ -11,6 +11,7 @@ from vllm_watch.diagnosis.facts import FACTS, Pattern
 from vllm_watch.diagnosis.families import (
     compiling,
     flags,
+    hub,
     memory,
     model,
     packages,
@@ -21,7 +22,7 @@ from vllm_watch.diagnosis.families import (
 )
 from vllm_watch.diagnosis.rule import Failure, Rule
 
-_FAMILIES = (memory, parallel, model, flags, software, compiling, packages, serving)
+_FAMILIES = (memory, parallel, hub, model, flags, software, compiling, packages, serving)
 
 RULES = tuple(each for family in (*_FAMILIES, unclassified) for each in family.RULES)
 
@@ -82,6 +83,7 @@ MARKS: dict[str, tuple[str, ...]] = {
     "sleep": ("to fall asleep", "to wake up"),
     "stop": (
         "shutdown triggered",
+        "Shutdown initiated (timeout",
         "received signal=SIGTERM",
         "Gracefully stopping http server",
         "SIGTERM received",
@@ -98,7 +100,7 @@ MARKS: dict[str, tuple[str, ...]] = {
     "mixed_gpus": ("Detected different devices in the system",),
     "wsl": ("WSL is detected", "microsoft-standard-WSL"),
     "warning": ("WARNING", "Warning:"),
-    "error": ("ERROR", "CRITICAL", "Error", "Exception", "Traceback", "what(): "),
+    "error": ("ERROR", "CRITICAL", "[E0", "[E1", "Error", "Exception", "Traceback", "what(): "),
     "complaint": _COMPLAINTS,
     "import": ("ailed to import", "rror importing"),
     "link": ("During handling of the above", "direct cause of the following", *IGNORED),

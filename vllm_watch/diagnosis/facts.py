@@ -79,7 +79,7 @@ FACTS: tuple[Pattern, ...] = (
     *_setting("kv_cache_dtype", "kv_cache_dtype", str, _WORD),
     *_setting("quantization", "quantization", str, r"(?!None|null)" + _WORD),
     Pattern("dtype", ("dtype=torch.", "--dtype", "'dtype':"), re.compile(r"\bdtype=torch\.(\w+), max_seq_len|" + _GIVEN + r"--dtype[= ]['\"]?([A-Za-z]\w*)|'dtype': '([A-Za-z]\w*)"), str),
-    Pattern("port", ("port",), re.compile(r"^(?!.{0,800}ConnectionPool\().*?(?<!/ )\bport['\"]?\s*[=:]\s*['\"]?(\d+(?![\d.]))"), int),
+    Pattern("port", ("port",), re.compile(r"^(?!.{0,800}ConnectionPool\().*?(?<!/ )\bport['\"]?\s*[=:]\s*['\"]?(\d{2,5}(?![\d.]))"), int),
     *_setting("port", "port", int, _NUMBER)[1:],
     Pattern("kv_cache_tokens", ("KV cache size:",), re.compile(r"KV cache size: ([\d,]+) tokens"), whole),
     Pattern("num_gpu_blocks", ("blocks:",), re.compile(r"# (?:GPU|CUDA|cuda) blocks: (\d+)"), int),

@@ -124,7 +124,11 @@ class Finding:
         """Return True if this finding explains the error of `first` in more detail."""
         bare = first.rule.failure == UNKNOWN and first.line[-1:] == ":" and _BARE.search(first.line)
         wrapped = first.rule.failure == UNKNOWN and self.number - first.number == 1 and not _OPENS.match(self.line)  # fmt: skip
-        near = 0 < self.number - first.number <= TAIL_LINES and self.process == first.process
+        after = self.number - first.number if self.process == first.process else 0
+        heads = first.rule.failure == UNKNOWN and first.line[-1:] == ":" and first.tail and "Traceback (most" in first.tail[0]  # fmt: skip
+        if heads and 0 < after <= OUTPUT_LINES:
+            return self.rule.rank <= Rank.IMPORT
+        near = 0 < after <= TAIL_LINES
         if near and (bare or wrapped):
             return self.rule.failure != UNKNOWN and self.rule.rank <= Rank.IMPORT
         linked = self.chain == first.chain or (

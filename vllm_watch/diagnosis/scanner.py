@@ -40,11 +40,11 @@ _BANNER = re.compile(r"vLLM API server version|[█▀▄]\s+version v?\d")
 _TOKENS = re.compile(r'generation throughput: (?!0\.0\b)[\d.]+|"(?:POST [^"]*|GET /health[^"]*)" 200 OK|Finished request')  # fmt: skip
 _ALL_ANSWERED = re.compile(r"Processed prompts: +100%(?!.*\d%)")
 _EXCEPTION = re.compile(
-    r"(?:^|[\s\]:|)>'\"])(?:[A-Za-z_]\w{0,80}\.){0,9}(?:[A-Z]\w{0,80}(?:Error|Exception)|Exception)(?:: ?\S|:?\s*$)"
+    r"(?:^|[\s\]:|)>'\"])(?:[A-Za-z_]\w{0,80}\.){0,9}(?:[A-Z]\w{0,80}(?:Error|Exception)(?:_[A-Z]\w{1,40})?|Exception)(?:: ?\S|:?\s*$)"
     r"|(?<=\] )[A-Z]\w{0,80}(?:Error|Exception)\(['\"].{1,2000}['\"]\)$"
     r"|\bwhat\(\): +(?!.{0,120}:\s*$)\S"
 )
-_ERROR = re.compile(r"\b(?:ERROR|CRITICAL)\b\]?(?: \d\d-\d\d \d\d:\d\d:\d\d)?+(?: ?\[?[\w./]{1,80}:\d{1,6}\])?+:? ?+")  # fmt: skip
+_ERROR = re.compile(r"\b(?:ERROR|CRITICAL)\b\]?(?: \d\d-\d\d \d\d:\d\d:\d\d)?+(?: ?\[?[\w./]{1,80}:\d{1,6}\])?+:? ?+|\[E\d{4} [\d:.]{8,20} [^\]]{1,80}\] ")  # fmt: skip
 _NOT_A_MESSAGE = re.compile(
     r"\s|$|[\^~-]|Traceback \(most|During handling|The above exc|File \"|[\w.]{1,80}\(.*\)?$|[\w., ]{1,80} = |\*\*|\)"
     r"|(?:raise|return|self|await|with|async|for|if|try|else|def|class|while|yield|assert|from|import)\b"

@@ -291,9 +291,9 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
             told = failure.numbers(root.joined, evidence.facts)
     variant = next((each for each in failure.variants if each.when.holds(evidence)), None)
     guessed = FAILURES[memory.OOM] if sentence else failure
-    why, cures = guessed.why, guessed.cures
+    why, cures = _in_general(guessed), guessed.cures
     if variant is not None:
-        sentence, why = variant.sentence, variant.why
+        sentence, why = variant.sentence, _in_general(variant)
         confidence = min(confidence, variant.confidence)
     sentence = sentence or failure.sentence
     of_variant = None if variant is None else variant.deterministic
@@ -335,7 +335,7 @@ def _came_first(life: Life, root: Finding, warned: tuple[int, str] | None) -> st
     if life.progress is None or life.ready or life.serving:
         return ""
     number, line = life.progress
-    return f'The last step of the start is line {number}: "{message_of(line)}".'
+    return f'The last known step of the start is line {number}: "{message_of(line)}".'
 
 
 def _place(slug: str, root: Finding) -> str:
@@ -351,6 +351,12 @@ def _place(slug: str, root: Finding) -> str:
 
 def _sentence(text: str) -> str:
     return text if not text else f"{text[0].upper()}{text[1:]}."
+
+
+def _in_general(of: Failure | Variant) -> str:
+    """Return the reasons of such messages. Only facts of the log make them reasons of this one."""
+    proven = isinstance(of, Variant) and of.when.facts
+    return of.why if proven or not of.why else f"In general: {of.why}"
 
 
 def _is_fatal(life: Life, root: Finding, failure: Failure) -> bool:
@@ -395,7 +401,7 @@ def _unknown(life: Life, root: Finding) -> Diagnosis:
         sentence = known.sentence
         at_border = OF_INTERFACE.search(root.line)
         place = raised_in(root.frames, root.line, root.source)[0] if at_border else ""
-        text = " ".join(each for each in (_sentence(sentence), below or root.advice, known.why, place) if each)  # fmt: skip
+        text = " ".join(each for each in (_sentence(sentence), below or root.advice, _in_general(known), place) if each)  # fmt: skip
         fixes = _fixes(Told(), known.cures, evidence)
     else:
         place, fixes = raised_in(root.frames, root.line, root.source)
@@ -436,7 +442,7 @@ def _silent(life: Life, slug: str, last: Silence, said: str, shown: Finding | No
     sentence = failure.sentence if variant is None else variant.sentence
     sentence += "" if serves or variant is None else f": {phases.IN_WORDS[life.phase]}"
     at = (last.number, last.line) if shown is None else (shown.number, shown.line)
-    explanation = f"{_sentence(sentence)} {said} {(variant or failure).why}"
+    explanation = f"{_sentence(sentence)} {said} {_in_general(variant or failure)}"
     fixes = _fixes(Told(), (variant or failure).cures, evidence)
     return life.diagnosis(slug, _SILENCE_CONFIDENCE, sentence, explanation, at, fixes, fatal=shown is not None)  # fmt: skip
 
@@ -569,7 +575,7 @@ def _survived(life: Life, found: Finding, *, ready: bool) -> Diagnosis:
     text, fixes = "The server went on after this line.", tuple[Fix, ...]()
     known, evidence = _meaning(life, found)
     if found.rule.failure == UNKNOWN and known is not None:
-        text += f" {_sentence(known.sentence)} {known.why}"
+        text += f" {_sentence(known.sentence)} {_in_general(known)}"
         fixes = _fixes(Told(), known.cures, evidence)
     elif killed := memory.KILLED.search(found.text):
         text += f" {_sentence(f'the host ran out of memory, and the kernel killed process {killed[1]}')} If the server needs that process, its requests wait or fail."

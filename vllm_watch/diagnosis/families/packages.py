@@ -212,8 +212,8 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"cannot import name|has no attribute"),
-                sentence="an installed package lacks a name that its user imports: it is of another version",
-                why="Either of the two may be too old or too new; the requirements of the package that imports the name list the versions that fit.",
+                sentence="a module lacks a name that other code uses",
+                why="Most often one of the two is too old or too new; the requirements of the package that uses the name list the versions that fit. If they are met, the code that uses it has a bug on this platform.",
                 cures=(_CHECK, cure("install the version that this vLLM requires", "python -m pip show vllm; python -m pip install 'PACKAGE==VERSION'", when(r"^(?!.{0,400}from 'vllm\b).{0,400}(?:cannot import name|has no attribute)")), cure("if the file that imports the name is another package's, use a release of it that goes with this vLLM; if it is vLLM's own, install vLLM into a fresh environment", "python -m pip show vllm PACKAGE", when(r"cannot import name .{1,100} from 'vllm\b"))),
             ),
             Variant(

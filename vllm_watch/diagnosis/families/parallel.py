@@ -22,7 +22,9 @@ _GROUPS = re.compile(rf"= ({WHOLE}) is not divisible by weight quantization bloc
 _HEADS = re.compile(rf"\(({WHOLE})\) must be divisible by (?:the )?tensor[ -]parallel (?:world )?size \(({WHOLE})")  # fmt: skip
 _BUNDLE = re.compile(r"\{'GPU': (\d{1,3}(?:\.\d)?)")
 _ADDRESS = re.compile(r"(?:connect to|address of) (?:\[([^\]\s]{1,80})\]:|\(([\w.:-]{1,80}), ?)(\d{1,5})\b")  # fmt: skip
-_LAST_ERROR = re.compile(r"\bLast error:(?:\n.{0,80}?pid=\d+\))?\s*+([^\n]{5,200}[^\n.\s])")
+_LAST_ERROR = re.compile(
+    r"\bLast error:(?:\n.{0,80}?pid=\d+\))?\s*+(?!(?:ERROR|WARNING|INFO|Traceback|File \"|\(|\^))([^\n]{5,200}[^\n.\s])"
+)
 _PORT = re.compile(r"(?:'[^']*', |(?:[\d.]{7,15}|\]|(?<!\.p)[a-z*]):)(\d{2,5})\b\)?(?=[)':\]]|: |$)|[Pp]ort:? (\d{2,5})\b")  # fmt: skip
 
 
@@ -133,7 +135,7 @@ RULES = (
     rule(NCCL, "EI00", "EJ00", "ERR02200", "HCCL", "hccl", pattern=r"\bE[IJ]00\d\d\b|ERR02200|[Hh][Cc][Cc][Ll](?: \w{1,20}){0,3} (?:error|failed)|call hccl api failed", rank=Rank.GENERAL),
     rule(NCCL, "oneCCL", "zeMemOpenIpcHandle", "ccl::", pattern=r"oneCCL: .{0,200}(?:EXCEPTION|rror)|zeMem\w{1,20}IpcHandle|ccl::v1::exception"),
     rule(NCCL, "nvshmem", "NVSHMEM", "/transport/ib", "DeepEP error", "deep_ep.cpp", pattern=r"(?:nvshmem|NVSHMEM).{0,200}(?:[Ff]ailed|[Ee]rror|non-zero status|NULL value)|/transport/ib\w{1,20}/\w{1,40}\.cpp.{0,80}(?:[Ff]ailed|[Ee]rror|non-zero|NULL)|DeepEP error|(?:CUDA error|Failed).{0,80}deep_ep\.cpp", rank=Rank.GENERAL),
-    rule(NCCL, "Error while creating shared memory segment /dev/shm/nccl", "shmOpen", "shm_open", pattern=r"Error while creating shared memory segment /dev/shm/nccl|(?:shmOpen|shm_open).{0,80}(?:failed|[Ee]rror)"),
+    rule(NCCL, "shared memory segment /dev/shm/nccl", "shmOpen", "shm_open", pattern=r"Error while (?:creating|attaching to) shared memory segment /dev/shm/nccl|(?:shmOpen|shm_open).{0,80}(?:failed|[Ee]rror)"),
     rule(NCCL, "Duplicate GPU detected", "DistBackendError", "Bootstrap : no socket interface found", "No socket interface found", pattern=r"Duplicate GPU detected|DistBackendError(?!.{0,300}remote process exited)|[Nn]o socket interface found", rank=Rank.GENERAL, header=True),
     rule(NCCL, "custom_all_reduce.cuh", pattern=r"(?:Cuda error|Failed:) \S{0,200}custom_all_reduce\.cuh:\d+", quiet=True),
     rule(NCCL, "ibv_", pattern=r"\b(?:NCCL WARN .{0,200}|[Cc]all to )\bibv_\w{1,40} failed", rank=Rank.GENERAL),
@@ -322,8 +324,8 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"shared memory segment|shmOpen|shm_open"),
-                sentence="NCCL could not create its shared memory: /dev/shm is full, too small or not there",
-                why="Docker gives a container 64 MiB of it, and each pair of ranks needs some.",
+                sentence="NCCL could not create its shared memory, or attach to that of another rank",
+                why="The folder /dev/shm is full, too small (Docker gives a container 64 MiB), not there, or not shared by the ranks; or the other rank has ended or made none.",
                 cures=(cure("see how large and how full it is, from inside the container", "df -h /dev/shm"), cure("give the container shared memory (Kubernetes: an emptyDir with medium Memory at /dev/shm)", "docker run --ipc=host …   (or --shm-size=16g)", when(r"shared memory segment|shm_?[Oo]pen"))),
             ),
             Variant(
@@ -401,8 +403,8 @@ FAILURES = (
             Variant(
                 when=when(r"HcclGetRootInfo|hccl|HCCL|EJ0003", seen=r"EJ0003|Failed to bind the IP port|bound already|nic listen start failed"),
                 sentence="HCCL could not listen on its port: another process of this host uses it",
-                why="HCCL takes ports from 60000 on; two jobs on one host need ranges of their own.",
-                cures=(cure("see who listens there", "ss -ltnp | grep ':60[0-9][0-9][0-9]'"), cure("give this job a range of its own", "HCCL_IF_BASE_PORT=61000", when(seen=r"EJ0003|bind the IP port|bound already"))),
+                why="HCCL takes ports of the host from 60000 on, and ports of the NPU; its plog has the number. Two jobs on one host need ranges of their own.",
+                cures=(cure("see who listens there, and CANN's own log", "ss -ltnp | grep ':60[0-9][0-9][0-9]'; ls -t ~/ascend/log/debug/plog | head"), cure("give this job a range of its own", "HCCL_IF_BASE_PORT=61000", when(seen=r"EJ0003|bind the IP port|bound already"))),
             ),
             Variant(
                 when=when(_ASCEND),
@@ -483,7 +485,7 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"Could not find any running Ray instance|(?:connect to|reach) GCS|node_ip_address"), sentence="this process found no Ray cluster that answers",
-                why="Either Ray does not run on this host, or its head has ended, or the address (RAY_ADDRESS) is of another cluster.",
+                why="Either Ray does not run on this host, or its head has ended or cannot be reached from here, or the address (RAY_ADDRESS) is of another cluster.",
                 cures=(cure("see whether Ray runs here, and the address that is set", "ray status; echo $RAY_ADDRESS"), cure("on a single host, do without Ray", "--distributed-executor-backend mp", when(r"Ray|GCS|node_ip")), cure("with several hosts, start Ray on the head and join each host before vLLM starts", "ray start --head; ray start --address=HEAD:6379", when(r"Ray|GCS|node_ip"))),
             ),
             Variant(

@@ -184,7 +184,7 @@ MEANINGS = (
     ),
     Variant(
         when=when(r'" 500\b'), sentence="requests were answered with an error of the server (500); the reason is not in this log",
-        why="The API server writes a traceback before such an answer.",
+        why="Most often the API server writes a traceback before such an answer.",
         cures=(cure("read the lines before the first of them", "docker logs CONTAINER 2>&1 | grep -B60 -m1 '\" 500'"),),
     ),
     Variant(
