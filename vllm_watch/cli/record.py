@@ -37,20 +37,11 @@ examples:
 _INTERVAL_SECONDS = 1.0
 _INTERVAL_SECONDS_MIN = 0.1  # shorter intervals would load the server
 _FILE_BYTES_MAX = 256 << 20
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is not a number of seconds\n→ write seconds, 0.1 or more: 5"
-        ) from None
-    if not _INTERVAL_SECONDS_MIN <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(
-            f"{text} is out of range\n→ write seconds, {_INTERVAL_SECONDS_MIN} or more: 5"
-        )
-    return seconds
+_seconds = options.number(
+    lambda value: _INTERVAL_SECONDS_MIN <= value < float("inf"),
+    "is not a number of seconds\n→ write seconds, 0.1 or more: 5",
+    "write seconds, 0.1 or more: 5",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

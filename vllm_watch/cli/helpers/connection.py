@@ -83,9 +83,9 @@ def of(
         raise WatchError(f"{option}: '{redacted(url)}' carries credentials", remedy)
     return Connection(
         url=url,
-        ca_file=arguments.ca_file or _path(CA_VARIABLE),
-        cert_file=arguments.cert_file or _path(CERT_VARIABLE),
-        credentials_file=arguments.credentials_file or _path(CREDENTIALS_VARIABLE),
+        ca_file=arguments.ca_file or named_path(CA_VARIABLE),
+        cert_file=arguments.cert_file or named_path(CERT_VARIABLE),
+        credentials_file=arguments.credentials_file or named_path(CREDENTIALS_VARIABLE),
     )
 
 
@@ -102,7 +102,8 @@ def secret_of(argument: str, file: Path) -> str:
     return text
 
 
-def _path(variable: str) -> Path | None:
+def named_path(variable: str) -> Path | None:
+    """Return the path in an environment variable, or None."""
     return Path(os.environ[variable]) if os.environ.get(variable) else None
 
 

@@ -1,10 +1,36 @@
-"""Options that several commands take: a time, and TLS to an engine (the keys of `scrape.tls_config`)."""
+"""Options that several commands take: numbers, a time, and TLS to an engine (the keys of `scrape.tls_config`)."""
 
 import argparse
+import contextlib
 import re
+from collections.abc import Callable
 from datetime import datetime
 
 from vllm_watch.errors import WatchError
+
+SECONDS_MAX = 86_400.0
+
+
+def number(
+    fits: Callable[[float], bool], otherwise: str, out_of_range: str = ""
+) -> Callable[[str], float]:
+    """Return a parser of numbers. It raises ArgumentTypeError with the text and `otherwise`, or with `out_of_range`."""
+
+    def parse(text: str) -> float:
+        with contextlib.suppress(ValueError):
+            value = float(text)
+            if fits(value):
+                return value
+            if out_of_range:
+                raise argparse.ArgumentTypeError(f"{text} is out of range\n→ {out_of_range}")
+        raise argparse.ArgumentTypeError(f"'{text}' {otherwise}")
+
+    return parse
+
+
+minutes = number(
+    lambda value: value > 0, "is not a number of minutes\n→ write a number above 0: 60"
+)
 
 _AGO = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 _UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
