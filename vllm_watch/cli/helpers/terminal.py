@@ -5,7 +5,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
@@ -20,6 +20,16 @@ def columns(low: int = 1, high: int = 10_000, *, elsewhere: int = _COLUMNS) -> i
 def takes_colours(stream: TextIO) -> bool:
     """Return True for a terminal, unless NO_COLOR is set."""
     return stream.isatty() and "NO_COLOR" not in os.environ
+
+
+BOLD, DIM, YELLOW, RED = "1", "2", "33", "1;31"
+Paint = Callable[[str, str], str]
+
+
+def painter(stream: TextIO) -> Paint:
+    """Return a function of a style and a text. It styles the text only for a terminal."""
+    coloured = takes_colours(stream)
+    return lambda style, text: f"\033[{style}m{text}\033[0m" if coloured and style else text
 
 
 AFTER_SECONDS = 2.0
