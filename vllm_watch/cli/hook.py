@@ -4,14 +4,16 @@ import argparse
 import asyncio
 import json
 import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from vllm_watch.cli.helpers import connection, exit_status
 from vllm_watch.cli.helpers.connection import Connection
 from vllm_watch.config import Config, load
 from vllm_watch.errors import WatchError
+from vllm_watch.notify.base import Finding as NotifierFinding
 from vllm_watch.restart.hooks.base import Finding, HookCall, Tools, make
 from vllm_watch.settings import web
 from vllm_watch.settings.stages import LogSettings
@@ -51,9 +53,16 @@ def run(arguments: argparse.Namespace) -> int:
     kind = config.hooks.by_name()[arguments.name][0]
     ok = all(finding.ok for findings in results.values() for finding in findings)
     if arguments.json:
-        print(json.dumps(_document(arguments.name, kind, ok, results), indent=2))
+        told = [
+            {"target": target, "ok": all(each.ok for each in findings), "findings": [*map(asdict, findings)]}
+            for target, findings in results.items()
+        ]  # fmt: skip
+        document = {"hook": arguments.name, "kind": kind, "ok": ok, "targets": told}
+        print(json.dumps(document, indent=2))
     else:
-        print(visible_lines("\n".join(_lines(arguments.name, kind, results))))
+        for target, findings in results.items():
+            head = f"hook {arguments.name} ({kind}) for target {target}: nothing was restarted"
+            print(visible_lines("\n".join([head, *finding_lines(findings)])))
     return exit_status.FINE if ok else exit_status.FOUND
 
 
@@ -127,28 +136,10 @@ async def _observed(target: TargetConfig, config: Config) -> tuple[float | None,
     return started, Finding(ok=True, text=f"{target.url} answers; it started at {since}")
 
 
-def _document(name: str, kind: str, ok: bool, results: dict[str, list[Finding]]) -> dict[str, Any]:
-    targets = [
-        {
-            "target": target,
-            "ok": all(finding.ok for finding in findings),
-            "findings": [
-                {"ok": finding.ok, "text": finding.text, "remedy": finding.remedy}
-                for finding in findings
-            ],
-        }
-        for target, findings in results.items()
-    ]
-    return {"hook": name, "kind": kind, "ok": ok, "targets": targets}
-
-
-def _lines(name: str, kind: str, results: dict[str, list[Finding]]) -> list[str]:
-    lines = []
-    for target, findings in results.items():
-        lines.append(f"hook {name} ({kind}) for target {target}: nothing was restarted")
-        for finding in findings:
-            mark = "WRONG" if not finding.ok else "note" if finding.remedy else "ok"
-            lines.append(f"  {mark:7}{finding.text}")
-            if finding.remedy:
-                lines.append(f"         → {finding.remedy}")
-    return lines
+def finding_lines(findings: Iterable[Finding | NotifierFinding]) -> Iterator[str]:
+    """Yield each finding and its remedy."""
+    for finding in findings:
+        mark = "WRONG" if not finding.ok else "note" if finding.remedy else "ok"
+        yield f"  {mark:7}{finding.text}"
+        if finding.remedy:
+            yield f"         → {finding.remedy}"
