@@ -6,7 +6,6 @@ import contextlib
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,14 +54,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    record(
-        arguments.target,
-        arguments.out,
+    tls = options.engine_tls(arguments)
+    config = configuration.load(None, environ={}, targets=[arguments.target], tls=tls)
+    logs.configure(LogSettings(level="warning"))
+    settings = ScrapeSettings(
         interval_seconds=arguments.interval,
-        duration_seconds=arguments.duration,
-        bytes_max=_FILE_BYTES_MAX,
-        tls=options.engine_tls(arguments),
+        health_interval_seconds=arguments.interval,
+        connect_timeout_seconds=_CONNECT_TIMEOUT_SECONDS,
+        timeout_seconds=_TIMEOUT_SECONDS,
+        tls_config=config.scrape.tls_config,
     )
+    with Writer(arguments.out, bytes_max=_FILE_BYTES_MAX) as writer:
+        recording = _Recording(config.targets[0].identity(), settings, writer)
+        asyncio.run(recording.run(arguments.duration))
     return exit_status.FINE
 
 
@@ -70,30 +74,6 @@ def run(arguments: argparse.Namespace) -> int:
 _CONNECT_TIMEOUT_SECONDS = 2.0
 _TIMEOUT_SECONDS = 4.0
 _GPU_DEADLINE_SECONDS_MAX = 4.0  # a hung driver must not delay scrapes
-
-
-def record(
-    url: str,
-    out: Path,
-    *,
-    interval_seconds: float,
-    duration_seconds: float | None,
-    bytes_max: int,
-    tls: Mapping[str, str],
-) -> None:
-    """Record until a signal or limit. Raises ConfigError or RecordingError."""
-    config = configuration.load(None, environ={}, targets=[url], tls=tls)
-    logs.configure(LogSettings(level="warning"))
-    settings = ScrapeSettings(
-        interval_seconds=interval_seconds,
-        health_interval_seconds=interval_seconds,
-        connect_timeout_seconds=_CONNECT_TIMEOUT_SECONDS,
-        timeout_seconds=_TIMEOUT_SECONDS,
-        tls_config=config.scrape.tls_config,
-    )
-    with Writer(out, bytes_max=bytes_max) as writer:
-        recording = _Recording(config.targets[0].identity(), settings, writer)
-        asyncio.run(recording.run(duration_seconds))
 
 
 class _Recording:
@@ -121,7 +101,9 @@ class _Recording:
                 while due < end and not stopping.is_set():
                     await self._look(source, gpus, cpu, began)
                     due = max(due + interval_seconds, time.monotonic())
-                    await _wait(stopping, min(due, end) - time.monotonic())
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(max(0.0, min(due, end) - time.monotonic())):
+                            await stopping.wait()
         finally:
             cpu.close()
             await gpus.close()
@@ -153,9 +135,3 @@ class _Recording:
             f"{self._failed} failed, {self._writer.size_bytes / 1e6:.1f} MB, last: {said}"
             "  (Ctrl-C ends)\x1b[K"
         )
-
-
-async def _wait(stopping: asyncio.Event, seconds: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(max(0.0, seconds)):
-            await stopping.wait()
