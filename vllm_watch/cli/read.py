@@ -5,10 +5,11 @@ import asyncio
 import gzip
 import io
 import json
+import math
 import sys
 import zlib
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -91,11 +92,6 @@ def _is_url(source: str) -> bool:
     )
 
 
-def _of_file(source: str) -> Reading:
-    body = _from_file(source)
-    return Reader().read(body, openmetrics=body.rstrip().endswith("# EOF"))
-
-
 def _of_server(url: str, arguments: argparse.Namespace) -> Reading:
     config = load(
         None, environ={}, targets=[url], targets_from="URL", tls=options.engine_tls(arguments)
@@ -122,21 +118,24 @@ def reading_to_json(reading: Reading) -> dict[str, Any]:
         "why_not": reading.why_not,
         "engine_kind": reading.engine_kind,
         "engines": {
-            engine.engine: {name: _plain(getattr(engine, name)) for name in FIELD_NAMES}
+            engine.engine: {name: plain(getattr(engine, name)) for name in FIELD_NAMES}
             for engine in reading.engines
         },
         "unknown_families": list(reading.unknown_families),
     }
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if abs(value) < float("inf") else None
+def plain(value: Any) -> Any:
+    """Convert a record or a value to JSON, with null for NaN and infinities."""
     if isinstance(value, Histogram):
-        return {"count": _plain(value.count), "sum": _plain(value.sum)}
+        return {"count": plain(value.count), "sum": plain(value.sum)}
+    if is_dataclass(value):
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
-    return value
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 async def _fetch(url: str, tls: TlsConfig, key: Path | None) -> http.Answer:
@@ -150,7 +149,7 @@ async def _fetch(url: str, tls: TlsConfig, key: Path | None) -> http.Answer:
     return answer
 
 
-def _from_file(name: str) -> str:
+def _of_file(name: str) -> Reading:
     try:
         if name == "-":
             raw = sys.stdin.buffer.read(_BODY_BYTES_MAX + 1)
@@ -169,7 +168,8 @@ def _from_file(name: str) -> str:
         raise WatchError(
             f"{name} is longer than {_BODY_BYTES_MAX >> 20} MiB", "give one body of /metrics"
         )
-    return _text(raw, name)
+    body = _text(raw, name)
+    return Reader().read(body, openmetrics=body.rstrip().endswith("# EOF"))
 
 
 def _text(raw: bytes, where: str) -> str:
@@ -182,20 +182,16 @@ def _text(raw: bytes, where: str) -> str:
 
 
 def _lines(reading: Reading) -> list[str]:
-    lines = []
+    lines = [f"not vLLM's metrics: {reading.why_not}"]
     if reading.vllm:
-        lines.append(f"vLLM, {reading.engine_kind} engine, {len(reading.engines)} seen")
-    else:
-        lines.append(f"not vLLM's metrics: {reading.why_not}")
+        lines = [f"vLLM, {reading.engine_kind} engine, {len(reading.engines)} seen"]
     for engine in reading.engines:
         lines.append(f"\nengine {engine.engine}  {engine.model_name or ''}".rstrip())
-        absent = []
-        for name in FIELD_NAMES:
-            value = getattr(engine, name)
-            if value is None:
-                absent.append(name)
-            else:
-                lines.append(f"  {name:36}{_shown(value)}")
+        values = {name: getattr(engine, name) for name in FIELD_NAMES}
+        lines += [
+            f"  {name:36}{_shown(value)}" for name, value in values.items() if value is not None
+        ]
+        absent = [name for name, value in values.items() if value is None]
         lines.append(f"  not offered: {', '.join(absent) or 'nothing'}")
     if reading.unknown_families:
         lines.append(f"\nfamilies without a field: {', '.join(reading.unknown_families)}")
