@@ -44,33 +44,26 @@ def find_checkpoint(
 def _find(
     named: str, environment: Mapping[str, str], *, from_hub: bool, weights_gib: float | None
 ) -> Found:
-    path = Path(named).expanduser()
+    path, is_repository = Path(named).expanduser(), _REPOSITORY.fullmatch(named) is not None
     if path.is_file():
         folder, config = path.parent, read_json(path)
         size = _checkpoint_bytes(folder) if path.name == "config.json" else None
     else:
-        here = path if path.is_dir() else _in_cache(named, environment)
+        here = path if path.is_dir() else None
+        if here is None and is_repository:
+            here = snapshot(hub_cache(environment), named, having="config.json")
         if here is None:
-            if from_hub and _REPOSITORY.fullmatch(named):
+            if from_hub and is_repository:
                 with terminal.waiting(f"asking the hub for {named}"):
                     return _of_hub(named, environment, weights_gib)
-            where = hub_cache(environment)
-            raise WatchError(
-                f"{named}: there is no such file or folder, nor is it in the hub's cache ({where})",
-                "give the model's folder or its config.json; --from-hub fetches the config",
-            )
+            cause = f"{named}: there is no such file or folder, nor is it in the hub's cache ({hub_cache(environment)})"
+            remedy = "give the model's folder or its config.json; --from-hub fetches the config"
+            raise WatchError(cause, remedy)
         folder, config, size = here, read_json(here / "config.json"), _checkpoint_bytes(here)
     quantized = folder / "hf_quant_config.json"
     if quantized.is_file() and "quantization_config" not in config:
         config["quantization_config"] = read_json(quantized) | {"quant_method": "modelopt"}
     return Found(named, config, Checkpoint(given_gib=weights_gib, bytes_total=size))
-
-
-def _in_cache(named: str, environment: Mapping[str, str]) -> Path | None:
-    if not _REPOSITORY.fullmatch(named):
-        return None
-    cache = hub_cache(environment)
-    return snapshot(cache, named, having="config.json")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -86,16 +79,15 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _parse(raw: bytes, where: str) -> dict[str, Any]:
+    remedy = "name the model's config.json"
     if len(raw) > _CONFIG_BYTES_MAX:
-        raise WatchError(
-            f"{where} is longer than {_CONFIG_BYTES_MAX >> 20} MiB", "name the model's config.json"
-        )
+        raise WatchError(f"{where} is longer than {_CONFIG_BYTES_MAX >> 20} MiB", remedy)
     try:
         config = json_text.read(raw)
     except ValueError:
-        raise WatchError(f"{where} is not JSON", "name the model's config.json") from None
+        raise WatchError(f"{where} is not JSON", remedy) from None
     if not isinstance(config, dict):
-        raise WatchError(f"{where} is not a JSON object", "name the model's config.json")
+        raise WatchError(f"{where} is not a JSON object", remedy)
     return config
 
 

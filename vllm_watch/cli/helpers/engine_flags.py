@@ -41,7 +41,7 @@ def _tokens(text: str) -> int:
     return int(float(found[1]) * _SUFFIXES.get(found[2], 1))
 
 
-_FLAGS: tuple[tuple[str, str, Callable[[str], str | float], str], ...] = (
+FLAGS: tuple[tuple[str, str, Callable[[str], str | float], str], ...] = (
     ("--vllm-version", "V", str, "the release to plan for (default: the newest known)"),
     ("--max-model-len", "N", _tokens, "longest context, also as 32k or 1M; auto: the longest that fits"),
     ("--gpu-memory-utilization", "X", float, "share of the GPU that vLLM may fill"),
@@ -66,7 +66,7 @@ _FLAGS: tuple[tuple[str, str, Callable[[str], str | float], str], ...] = (
 
 def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
-    for names, metavar, kind, said in _FLAGS:
+    for names, metavar, kind, said in FLAGS:
         parser.add_argument(*names.split(", "), metavar=metavar, type=kind, help=said)
     parser.add_argument("--enforce-eager", action="store_true", help="no CUDA graphs")
     parser.add_argument("--language-model-only", action="store_true", help="without the encoder of images")  # fmt: skip

@@ -25,7 +25,7 @@ _SHEBANG_BYTES_MAX, _ENTRY_POINTS_BYTES_MAX = 512, 1 << 16
 _BUILDS = ("cpu", "rocm", "xpu", "hpu", "tpu", "neuron", "ascend")
 
 
-def find_software(command: Command, usr: Path = Path("/usr")) -> Software:
+def find_software(command: Command) -> Software:
     """Return the software installed with the executable."""
     path = command.environment.get("PATH")
     found = ""
@@ -43,7 +43,7 @@ def find_software(command: Command, usr: Path = Path("/usr")) -> Software:
     return Software(
         executable=found, python=_python(Path(found)), vllm=versions.get("vllm"), plugins=_has_plugins(prefix), torch=torch, cuda=cuda,
         device=command.text("device") or _device(versions, cuda),
-        forward_compatible=any(usr.glob(_COMPAT)),
+        forward_compatible=any(Path("/usr").glob(_COMPAT)),
     )  # fmt: skip
 
 
