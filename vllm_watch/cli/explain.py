@@ -3,7 +3,6 @@
 import argparse
 import json
 import sys
-import textwrap
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -75,10 +74,7 @@ def _step(step: Step, columns: int, paint: terminal.Paint) -> Iterator[str]:
 
 
 def _wrapped(name: str, text: str, columns: int) -> list[str]:
-    return textwrap.wrap(
-        visible(text), columns, initial_indent=name, subsequent_indent=" " * max(len(name), 4),
-        break_on_hyphens=False,
-    )  # fmt: skip
+    return terminal.wrapped(visible(text), columns, name, " " * max(len(name), 4))
 
 
 def _clock(t: float) -> str:

@@ -5,7 +5,6 @@ import asyncio
 import getpass
 import json
 import sys
-import textwrap
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -122,7 +121,5 @@ def _text(entries: Sequence[Entry], where: str) -> str:
             entry.after,
         )
         for text in filter(None, told):
-            lines += textwrap.wrap(
-                visible(text), columns, initial_indent=" " * 4, subsequent_indent=" " * 6, break_on_hyphens=False
-            )  # fmt: skip
+            lines += terminal.wrapped(visible(text), columns, " " * 4, " " * 6)
     return "\n".join(lines)

@@ -79,8 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _read(source: str, arguments: argparse.Namespace) -> int:
     reading = _of_server(source, arguments) if _is_url(source) else _of_file(source)
     if arguments.json:
-        json.dump(reading_to_json(reading), sys.stdout)
-        sys.stdout.write("\n")
+        print(json.dumps(reading_to_json(reading)))
     else:
         print(visible_lines("\n".join(_lines(reading))))
     return exit_status.FINE if reading.vllm else exit_status.FOUND

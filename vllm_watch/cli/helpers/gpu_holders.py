@@ -279,7 +279,7 @@ class _Table:
         return lines
 
     def _wrapped(self, text: str, style: str = "") -> list[str]:
-        found = textwrap.wrap(text, self.columns - len(_INDENT), break_on_hyphens=False)
+        found = terminal.wrapped(text, self.columns - len(_INDENT))
         return [_INDENT + self.paint(style, line) for line in found]
 
     def _dim(self, text: str) -> str:

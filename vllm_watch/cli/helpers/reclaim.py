@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import sys
-import textwrap
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -243,7 +242,4 @@ def _remedies(outcome: Outcome) -> list[str]:
 def _row(label: str, text: str, width: int = _LABEL) -> list[str]:
     columns = terminal.columns(_COLUMNS_MIN, _COLUMNS_MAX) - 1
     first = f"  {label}".ljust(width + 2)
-    return textwrap.wrap(
-        text, columns, initial_indent=first, subsequent_indent=" " * len(first),
-        break_on_hyphens=False,
-    )  # fmt: skip
+    return terminal.wrapped(text, columns, first, " " * len(first))

@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,13 @@ def columns(low: int = 1, high: int = 10_000, *, elsewhere: int = _COLUMNS) -> i
 def takes_colours(stream: TextIO) -> bool:
     """Return True for a terminal, unless NO_COLOR is set."""
     return stream.isatty() and "NO_COLOR" not in os.environ
+
+
+def wrapped(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
+    """Wrap the text, but not at hyphens. `first` and `rest` begin the lines."""
+    return textwrap.wrap(
+        text, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    )
 
 
 BOLD, DIM, YELLOW, RED = "1", "2", "33", "1;31"
