@@ -58,9 +58,8 @@ _OBJECTIVES = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("file", metavar="FILE", type=Path, nargs="?", help="the configuration (YAML)")
-    add(
-        "--ask", action="store_true", help="scrape each configured target once and print the result"
-    )
+    add("--ask", action="store_true",
+        help="scrape each configured target once and print the result")  # fmt: skip
     add("--json", action="store_true", help="print all effective settings as JSON")
     add("--schema", action="store_true",
         help="print the JSON schema of the configuration, for editors and CI")  # fmt: skip
@@ -79,7 +78,12 @@ def run(arguments: argparse.Namespace) -> int:
     notifiers = _notifiers(arguments.file, config)
     # A webhook's URL may contain a token.
     if arguments.json:
-        print(json.dumps(_redacted(_effective(config)), indent=2))
+        document = config.model_dump(mode="json")
+        for shown, target in zip(document["targets"], config.targets, strict=True):
+            for name in ("scrape", "canary", "slo"):
+                effective = getattr(config, f"{name}_for")(target)
+                shown[name] = effective.model_dump(mode="json")
+        print(json.dumps(_redacted(document), indent=2))
     else:
         told = filter(None, (*_in_words(arguments.file, config), notifiers))
         print(visible_lines(redacted("\n\n".join(told))))
@@ -104,19 +108,8 @@ async def _answers(config: Config) -> bool:
         return all(await asyncio.gather(*map(ask, config.targets)))
 
 
-def _effective(config: Config) -> dict[str, Any]:
-    document = config.model_dump(mode="json")
-    for shown, target in zip(document["targets"], config.targets, strict=True):
-        shown["scrape"] = config.scrape_for(target).model_dump(mode="json")
-        shown["canary"] = config.canary_for(target).model_dump(mode="json")
-        shown["slo"] = config.slo_for(target).model_dump(mode="json")
-    return document
-
-
 def _notifiers(file: Path, config: Config) -> str:
-    if not config.notifications.each():
-        return ""
-    lines, wrong = ["notifiers:"], []
+    lines, wrong = [], []
     for kind, name, settings in config.notifications.each():
         for finding in kinds.check(settings, base.Tools()):
             if finding.ok:

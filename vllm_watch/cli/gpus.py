@@ -78,7 +78,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _pid(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= PID_MAX:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is not a process ID\n→ write the PID of a stale holder: vllm-watch gpus lists them"
-        )
+        remedy = "write the PID of a stale holder: vllm-watch gpus lists them"
+        raise argparse.ArgumentTypeError(f"'{text}' is not a process ID\n→ {remedy}")
     return int(text)

@@ -92,9 +92,8 @@ def _is_url(source: str) -> bool:
 
 
 def _of_server(url: str, arguments: argparse.Namespace) -> Reading:
-    config = load(
-        None, environ={}, targets=[url], targets_from="URL", tls=options.engine_tls(arguments)
-    )
+    tls = options.engine_tls(arguments)
+    config = load(None, environ={}, targets=[url], targets_from="URL", tls=tls)
     url, key = config.targets[0].url, arguments.api_key_file
     answer = asyncio.run(_fetch(url, config.scrape.tls_config, key))
     if answer.call.outcome != "ok":
@@ -158,15 +157,13 @@ def _of_file(name: str) -> Reading:
         if raw[:2] == b"\x1f\x8b":
             raw = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(_BODY_BYTES_MAX + 1)
     except OSError as error:
-        raise WatchError(
-            f"{name} cannot be read: {error.strerror or error}", "name a file or a URL"
-        ) from None
+        cause = f"{name} cannot be read: {error.strerror or error}"
+        raise WatchError(cause, "name a file or a URL") from None
     except (EOFError, zlib.error):
         raise WatchError(f"{name} is damaged gzip", "fetch it again") from None
     if len(raw) > _BODY_BYTES_MAX:
-        raise WatchError(
-            f"{name} is longer than {_BODY_BYTES_MAX >> 20} MiB", "give one body of /metrics"
-        )
+        cause = f"{name} is longer than {_BODY_BYTES_MAX >> 20} MiB"
+        raise WatchError(cause, "give one body of /metrics")
     body = _text(raw, name)
     return Reader().read(body, openmetrics=body.rstrip().endswith("# EOF"))
 
@@ -175,9 +172,8 @@ def _text(raw: bytes, where: str) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise WatchError(
-            f"{where} is not text: byte {error.start} is not UTF-8", "give the body of /metrics"
-        ) from None
+        cause = f"{where} is not text: byte {error.start} is not UTF-8"
+        raise WatchError(cause, "give the body of /metrics") from None
 
 
 def _lines(reading: Reading) -> list[str]:
@@ -199,10 +195,10 @@ def _lines(reading: Reading) -> list[str]:
 
 def _shown(value: Any) -> str:
     if isinstance(value, Histogram):
-        mean = (
-            f", mean {value.sum / value.count:.6g}" if value.count and value.sum is not None else ""
-        )
-        return f"{value.count:.15g} observed{mean}"
+        said = f"{value.count:.15g} observed"
+        if not value.count or value.sum is None:
+            return said
+        return f"{said}, mean {value.sum / value.count:.6g}"
     if isinstance(value, Mapping):
         return "  ".join(f"{key}={_shown(each)}" for key, each in value.items())
     return f"{value:.15g}" if isinstance(value, float) else str(value)

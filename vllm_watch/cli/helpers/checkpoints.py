@@ -15,6 +15,7 @@ from vllm_watch.errors import WatchError
 from vllm_watch.support import json_text, regular_file
 
 _CONFIG_BYTES_MAX = 16 << 20  # a model with a trillion parameters has an index of 8 MB
+_REMEDY = "name a model's folder or its config.json"
 _HUB = "https://huggingface.co"
 _REPOSITORY = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")  # the Hub's limits
 
@@ -35,10 +36,8 @@ def find_checkpoint(
     try:
         return _find(named, environment, from_hub=from_hub, weights_gib=weights_gib)
     except (OSError, RuntimeError) as error:  # e.g. a name too long
-        raise WatchError(
-            f"{shown(named)} cannot be read: {getattr(error, 'strerror', None) or error}",
-            "name a model's folder or its config.json",
-        ) from None
+        cause = f"{shown(named)} cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise WatchError(cause, _REMEDY) from None
 
 
 def _find(
@@ -72,9 +71,7 @@ def read_json(path: Path) -> dict[str, Any]:
         with regular_file.opened(path) as file:
             raw = file.read(_CONFIG_BYTES_MAX + 1)
     except OSError as error:
-        raise WatchError(
-            f"{path} cannot be read: {error.strerror}", "name a model's folder or its config.json"
-        ) from None
+        raise WatchError(f"{path} cannot be read: {error.strerror}", _REMEDY) from None
     return _parse(raw, str(path))
 
 

@@ -131,17 +131,14 @@ def _drafter(text: str | None, model: Model) -> Drafter | None:
     except ValueError:
         given = None
     if not isinstance(given, dict):
-        raise WatchError(
-            f"--speculative-config '{shown(text)}' is not a JSON object",
-            'write it as vLLM takes it: {"method": "mtp", "num_speculative_tokens": 2}',
-        )
+        remedy = 'write it as vLLM takes it: {"method": "mtp", "num_speculative_tokens": 2}'
+        raise WatchError(f"--speculative-config '{shown(text)}' is not a JSON object", remedy)
     method = str(given.get("method") or "draft_model")
     tokens = given.get("num_speculative_tokens", 1)
     if not is_size(tokens, LAYERS_MAX):
-        raise WatchError(
-            f"num_speculative_tokens: {shown(tokens)} is not a whole number above 0 and up to {LAYERS_MAX:,}",
-            "give the number of tokens drafted at once",
-        )
+        cause = f"{shown(tokens)} is not a whole number above 0 and up to {LAYERS_MAX:,}"
+        remedy = "give the number of tokens drafted at once"
+        raise WatchError(f"num_speculative_tokens: {cause}", remedy)
     if method in _NO_LAYERS:
         return Drafter(method, tokens, 0)
     drafted = _drafter_model(given.get("model"))

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from vllm_watch.preflight.command import SERVE, Command
 from vllm_watch.preflight.facts import Asked, Facts, Software
@@ -27,10 +26,9 @@ _BUILDS = ("cpu", "rocm", "xpu", "hpu", "tpu", "neuron", "ascend")
 
 def find_software(command: Command) -> Software:
     """Return the software installed with the executable."""
-    path = command.environment.get("PATH")
     found = ""
     for program in (command.argv[0], command.executable):
-        found = shutil.which(program, path=path) or ""
+        found = shutil.which(program, path=command.environment.get("PATH")) or ""
         if not found:
             return Software(missing=program, device=command.text("device"))
     versions, prefix = {}, Path(found).parent
@@ -150,18 +148,21 @@ def ask_vllm(facts: Facts, seconds_max: float = SECONDS_MAX) -> Asked | None:
     seconds = time.monotonic() - began
     if text is None:
         return Asked(seconds=seconds, failure=f"no answer within {seconds_max:g} s")
-    answer = _read(text)
-    if answer is None:
+    try:
+        answer = json_text.read(text.rstrip().rpartition("\n")[2])
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
         return Asked(seconds=seconds, failure="it ended without an answer")
+    said = {
+        name: _plain(str(answer[name]), command)
+        for name in ("refusal", "failure")
+        if answer.get(name) is not None
+    }
     if "refusal" not in answer:
-        failure = answer.get("failure")
-        return None if failure is None else Asked(seconds=seconds, failure=_plain(str(failure), command))  # fmt: skip
-    refusal = answer["refusal"]
-    return Asked(
-        seconds=seconds,
-        refusal=None if refusal is None else _plain(str(refusal), command),
-        no_accelerator=bool(answer.get("unspecified", True)),
-    )
+        return Asked(seconds=seconds, failure=said["failure"]) if said else None
+    no_accelerator = bool(answer.get("unspecified", True))
+    return Asked(seconds=seconds, refusal=said.get("refusal"), no_accelerator=no_accelerator)
 
 
 def _run(python: str, request: str, command: Command, seconds_max: float) -> str | None:
@@ -179,14 +180,6 @@ def _run(python: str, request: str, command: Command, seconds_max: float) -> str
             if isinstance(error, subprocess.TimeoutExpired):
                 return None
             raise
-
-
-def _read(text: str) -> dict[str, Any] | None:
-    try:
-        answer = json_text.read(text.rstrip().rpartition("\n")[2])
-    except ValueError:
-        return None
-    return answer if isinstance(answer, dict) else None
 
 
 def _plain(text: str, command: Command) -> str:
