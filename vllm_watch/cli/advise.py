@@ -1,12 +1,14 @@
 """Suggest better settings, from a daemon, a recording, or an engine's log."""
 
 import argparse
+import contextlib
 import io
 import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -111,12 +113,8 @@ def _of_recording(trace: Path) -> dict[str, Advised]:
 
 def _of_log(name: str) -> dict[str, Advised]:
     try:
-        if name == "-":
-            found = attention_of(_cut(sys.stdin))
-        else:
-            opened = regular_file.opened(Path(name), pipes=True)
-            with io.TextIOWrapper(opened, errors="replace") as file:
-                found = attention_of(_cut(file))
+        with contextlib.nullcontext(sys.stdin) if name == "-" else _opened(name) as file:
+            found = attention_of(iter(partial(file.readline, _LINE_CHARACTERS_MAX), ""))
     except OSError as error:
         cause = f"{name} cannot be read: {error.strerror}"
         raise WatchError(cause, "name the engine's log, or - for standard input") from None
@@ -126,9 +124,8 @@ def _of_log(name: str) -> dict[str, Advised]:
     return {name: Advised(tuple(attention_fallback(Evidence(engine="", attention=found))))}
 
 
-def _cut(file: TextIO) -> Iterator[str]:
-    while line := file.readline(_LINE_CHARACTERS_MAX):
-        yield line
+def _opened(name: str) -> TextIO:
+    return io.TextIOWrapper(regular_file.opened(Path(name), pipes=True), errors="replace")
 
 
 def _lines(found: Mapping[str, Advised]) -> Iterator[str]:

@@ -248,7 +248,7 @@ _BAR_CELLS = 32
 
 
 def _lines(plan: Plan, name: str, found: Sequence[Suggestion | Way]) -> list[str]:
-    columns, paint = terminal.columns(60, 120), terminal.painter(sys.stdout)
+    columns, paint = terminal.columns(), terminal.painter(sys.stdout)
     head = paint("1;32" if plan.fits else terminal.RED, _verdict(plan, name))
     out = [head, "", *_memory(plan), "", *_worth(plan)]
     if found:

@@ -24,8 +24,6 @@ examples:
   vllm-watch explain engine_stalled-1764633600-1a2b3c4d --json
   vllm-watch explain engine_stalled-1764633600-1a2b3c4d --url http://gpu-7:9470"""
 
-_COLUMNS_MIN, _COLUMNS_MAX = 60, 120
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("incident", metavar="INCIDENT", help="the incident's id, from the page, the log or /api/v1/incidents")  # fmt: skip
@@ -40,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _text(one: Explained) -> str:
-    columns = terminal.columns(_COLUMNS_MIN, _COLUMNS_MAX) - 1
+    columns = terminal.columns() - 1
     paint = terminal.painter(sys.stdout)
     where = one.target if one.engine is None else f"{one.target}, engine {one.engine}"
     began_t, ended_t = one.began_timestamp_seconds, one.ended_timestamp_seconds

@@ -48,7 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
     logs.configure(LogSettings(level="warning"))
     config = load(arguments.config, environ=os.environ)
     targets = _targets(config, arguments.name, arguments.target)
-    daemon = connection.of(arguments, _watcher_url(config))
+    encrypted = config.web_config is not None and web.read(config.web_config).tls_server_config.on
+    here = config.url_here(config.listen_address[1], "https" if encrypted else "http")
+    daemon = connection.of(arguments, here)
     results = asyncio.run(_rehearse(config, arguments.name, targets, daemon))
     kind = config.hooks.by_name()[arguments.name][0]
     ok = all(finding.ok for findings in results.values() for finding in findings)
@@ -71,17 +73,16 @@ def _targets(config: Config, name: str, wanted: str | None) -> list[TargetConfig
     if name not in hooks:
         known = f"write the name of one: {', '.join(hooks)}" if hooks else "configure one in hooks"
         raise WatchError(f"there is no hook '{name}'", known)
-    if wanted is not None:
-        found = [target for target in config.targets if target.name == wanted]
-        if not found:
-            known = ", ".join(target.name for target in config.targets) or "no target is listed"
-            raise WatchError(f"there is no target '{wanted}'", f"write the name of one: {known}")
-        return found
-    found = [target for target in config.targets if config.restart_for(target).hook == name]
-    found = found or list(config.targets if len(config.targets) == 1 else ())
-    if not found:
+    known = ", ".join(target.name for target in config.targets) or "no target is listed"
+    cause, remedy = f"there is no target '{wanted}'", f"write the name of one: {known}"
+    found = [target for target in config.targets if target.name == wanted]
+    if wanted is None:
         cause = f"no target has restart.hook: {name}"
-        raise WatchError(cause, "name the target to rehearse it for with --target")
+        remedy = "name the target to rehearse it for with --target"
+        found = [target for target in config.targets if config.restart_for(target).hook == name]
+        found = found or list(config.targets if len(config.targets) == 1 else ())
+    if not found:
+        raise WatchError(cause, remedy)
     return found
 
 
@@ -98,11 +99,6 @@ async def _rehearse(
         started, first = await _observed(target, config)
         results[target.name] = [first, *await hook.rehearse(_call(target, started))]
     return results
-
-
-def _watcher_url(config: Config) -> str:
-    encrypted = config.web_config is not None and web.read(config.web_config).tls_server_config.on
-    return config.url_here(config.listen_address[1], "https" if encrypted else "http")
 
 
 def _call(target: TargetConfig, process_start_time: float | None) -> HookCall:

@@ -36,8 +36,6 @@ examples:
 
 ENTRIES_MAX = 20_000  # the journal's limit
 
-_COLUMNS_MIN, _COLUMNS_MAX = 60, 160
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
@@ -107,7 +105,7 @@ async def _read(folder: Path, since_t: float) -> Told:
 def _text(entries: Sequence[Entry], where: str) -> str:
     if not entries:
         return f"no entries of that time in {where}"
-    columns = terminal.columns(_COLUMNS_MIN, _COLUMNS_MAX) - 1
+    columns = terminal.columns(160) - 1
     paint = terminal.painter(sys.stdout)
     lines: list[str] = []
     for entry in entries:

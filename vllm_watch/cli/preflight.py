@@ -30,7 +30,6 @@ from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.support.visible import visible, visible_lines
 
-_TERMINATED = 128 + signal.SIGTERM
 _TELL_AGAIN_SECONDS = 15.0
 _COMMAND_CHARACTERS = 60
 _seconds = options.number(
@@ -70,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         remedy = "put it after --: vllm-watch preflight -- vllm serve MODEL"
         raise WatchError("no command is given", remedy)
     # PID 1 ignores SIGTERM without a handler.
-    signal.signal(signal.SIGTERM, _ended)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     known = gather(words, dict(os.environ))
     if arguments.ask_vllm:
         with terminal.waiting("asking vLLM's own parser"):
@@ -162,10 +161,6 @@ def _end(verdict: Verdict, paint: terminal.Paint) -> str:
 
 def _tell(text: str) -> None:
     print(f"vllm-watch: {text}", file=sys.stderr, flush=True)
-
-
-def _ended(number: int, frame: object) -> NoReturn:
-    raise SystemExit(_TERMINATED)
 
 
 def _become(words: tuple[str, ...]) -> NoReturn:

@@ -77,18 +77,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _read(source: str, arguments: argparse.Namespace) -> int:
-    reading = _of_server(source, arguments) if _is_url(source) else _of_file(source)
+    is_url = source.startswith(("http://", "https://"))
+    is_url = is_url or (":" in source and not Path(source).exists())
+    reading = _of_server(source, arguments) if is_url else _of_file(source)
     if arguments.json:
         print(json.dumps(reading_to_json(reading)))
     else:
         print(visible_lines("\n".join(_lines(reading))))
     return exit_status.FINE if reading.vllm else exit_status.FOUND
-
-
-def _is_url(source: str) -> bool:
-    return source.startswith(("http://", "https://")) or (
-        ":" in source and not Path(source).exists()
-    )
 
 
 def _of_server(url: str, arguments: argparse.Namespace) -> Reading:

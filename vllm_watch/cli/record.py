@@ -6,7 +6,7 @@ import contextlib
 import signal
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vllm_watch import config as configuration
@@ -65,8 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
         tls_config=config.scrape.tls_config,
     )
     with Writer(arguments.out, bytes_max=_FILE_BYTES_MAX) as writer:
-        recording = _Recording(config.targets[0].identity(), settings, writer)
-        asyncio.run(recording.run(arguments.duration))
+        target, is_live = config.targets[0].identity(), sys.stderr.isatty()
+        asyncio.run(_Recording(target, settings, writer, is_live).run(arguments.duration))
     return exit_status.FINE
 
 
@@ -76,28 +76,28 @@ _TIMEOUT_SECONDS = 4.0
 _GPU_DEADLINE_SECONDS_MAX = 4.0  # a hung driver must not delay scrapes
 
 
+@dataclass(slots=True)
 class _Recording:
-    def __init__(self, target: Target, settings: ScrapeSettings, writer: Writer) -> None:
-        self._target = target
-        self._settings = settings
-        self._writer = writer
-        self._looks = 0
-        self._failed = 0
-        self._is_live = sys.stderr.isatty()
+    target: Target
+    settings: ScrapeSettings
+    writer: Writer
+    is_live: bool
+    looks: int = 0
+    failed: int = 0
 
     async def run(self, duration_seconds: float | None) -> None:
         stopping = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-        interval_seconds = self._settings.interval_seconds
+        interval_seconds = self.settings.interval_seconds
         deadline_seconds = min(interval_seconds, _GPU_DEADLINE_SECONDS_MAX)
         gpus = NvmlSource(GpuSettings(deadline_seconds=deadline_seconds), ProcReader())
-        cpu = CpuWaits(self._target.url)
+        cpu = CpuWaits(self.target.url)
         began = due = time.monotonic()
         end = float("inf") if duration_seconds is None else began + duration_seconds
         try:
             async with http.new_session() as session:
-                source = VllmSource(self._target, self._settings, session)
+                source = VllmSource(self.target, self.settings, session)
                 while due < end and not stopping.is_set():
                     await self._look(source, gpus, cpu, began)
                     due = max(due + interval_seconds, time.monotonic())
@@ -107,7 +107,7 @@ class _Recording:
         finally:
             cpu.close()
             await gpus.close()
-            if self._is_live:
+            if self.is_live:
                 sys.stderr.write("\n")
 
     async def _look(
@@ -118,12 +118,12 @@ class _Recording:
         if source.local:
             waits = await cpu.observe(observation)
             observation = replace(observation, gpus=reading.known_gpus, cpu=waits)
-        line = to_line(observation, look.body, target=self._target.url)
-        await asyncio.to_thread(self._writer.write, line)
+        line = to_line(observation, look.body, target=self.target.url)
+        await asyncio.to_thread(self.writer.write, line)
         scrape = observation.scrape
-        self._looks += 1
-        self._failed += scrape.outcome != "ok"
-        if self._is_live:
+        self.looks += 1
+        self.failed += scrape.outcome != "ok"
+        if self.is_live:
             sys.stderr.write(self._status(scrape, time.monotonic() - began))
             sys.stderr.flush()
 
@@ -131,7 +131,7 @@ class _Recording:
         hours, minutes = divmod(int(seconds) // 60, 60)
         said = f"{last.latency_s * 1000:.0f} ms" if last.outcome == "ok" else last.outcome
         return (
-            f"\r{hours}:{minutes:02}:{int(seconds) % 60:02}  {self._looks} scrapes, "
-            f"{self._failed} failed, {self._writer.size_bytes / 1e6:.1f} MB, last: {said}"
+            f"\r{hours}:{minutes:02}:{int(seconds) % 60:02}  {self.looks} scrapes, "
+            f"{self.failed} failed, {self.writer.size_bytes / 1e6:.1f} MB, last: {said}"
             "  (Ctrl-C ends)\x1b[K"
         )

@@ -67,7 +67,7 @@ def _show(daemon: connection.Connection, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(as_data(status), separators=(",", ":")))
         return
-    width = terminal.columns(elsewhere=_PIPE_COLUMNS)
+    width = terminal.columns(10_000, low=1, elsewhere=_PIPE_COLUMNS)
     console = _console(width) if terminal.takes_colours(sys.stdout) else None
     for part in _parts(daemon.url, status, width):
         # Trailing blanks clutter a log.

@@ -40,7 +40,12 @@ def add_daemon(parser: argparse.ArgumentParser, path: str, *body: str) -> None:
 
 def ask(arguments: argparse.Namespace) -> int:
     """Post the request, print the result and return the exit status. Raises WatchError without a usable answer."""
-    daemon, token = connection.of(arguments), _token(arguments.token_file)
+    daemon = connection.of(arguments)
+    token_file = arguments.token_file or connection.named_path(TOKEN_VARIABLE)
+    if token_file is None:
+        remedy = f"set --token-file or {TOKEN_VARIABLE} to the file that holds yours"
+        raise WatchError("a token is required", remedy)
+    token = connection.secret_of("--token-file", token_file)
     given = vars(arguments)
     quoted = {name: quote(str(value), safe="") for name, value in given.items()}
     url = f"{daemon.url}/api/v1/{arguments.path.format_map(quoted)}"
@@ -69,14 +74,6 @@ def _lines(answer: Mapping[str, Any], *, refused: bool) -> list[str]:
         named = [each for each in gates if isinstance(each, dict)]
         lines += [f"  {each.get('gate')}: {each.get('text')}" for each in named]
     return [*lines, f"  → {answer.get('remedy')}"]
-
-
-def _token(given: Path | None) -> str:
-    file = given or connection.named_path(TOKEN_VARIABLE)
-    if file is None:
-        remedy = f"set --token-file or {TOKEN_VARIABLE} to the file that holds yours"
-        raise WatchError("a token is required", remedy)
-    return connection.secret_of("--token-file", file)
 
 
 async def _post(

@@ -8,7 +8,7 @@ import sys
 import textwrap
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,7 +132,7 @@ def _print(gpus: Sequence[GpuHolders], note: str, arguments: argparse.Namespace)
         }
         print(json.dumps(told), flush=True)
         return
-    columns = terminal.columns(COLUMNS_MIN, COLUMNS_MAX) - 1
+    columns = terminal.columns(220) - 1
     text = _Table(columns, terminal.painter(sys.stdout), local).of(gpus, note)
     if arguments.watch and sys.stdout.isatty():
         print("\033[H\033[2J", end="")
@@ -174,11 +174,8 @@ def user_of(holder: Holder, *, local: bool) -> str | None:
     uid = holder.process.uid
     if uid is None:
         return None
-    if local:
-        try:
-            return pwd.getpwuid(uid).pw_name
-        except KeyError:
-            pass
+    with suppress(KeyError):
+        return pwd.getpwuid(uid).pw_name if local else str(uid)
     return str(uid)
 
 
@@ -188,7 +185,6 @@ def command_of(holder: Holder) -> str | None:
     return shown and visible(shown)
 
 
-COLUMNS_MIN, COLUMNS_MAX = 60, 220
 _STYLES = {VLLM: "32", ACTIVE: "36", STALE: terminal.RED, UNKNOWN: terminal.YELLOW}
 _BAR_CELLS = 20
 _INDENT = "           "

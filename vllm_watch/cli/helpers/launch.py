@@ -143,10 +143,9 @@ def _drafter(command: Command) -> dict[str, Any]:
 
 
 def _release(version: str | None) -> Release | None:
-    try:
+    with suppress(WatchError):  # a custom build
         return None if version is None else parse_release(version)
-    except WatchError:  # a custom build
-        return None
+    return None
 
 
 def _read_config_file(path: Path) -> dict[str, Any]:

@@ -31,8 +31,8 @@ def find_software(command: Command) -> Software:
         found = shutil.which(program, path=command.environment.get("PATH")) or ""
         if not found:
             return Software(missing=program, device=command.text("device"))
-    versions, prefix = {}, Path(found).parent
-    for prefix in _prefixes(Path(found)):
+    own, python = Path(found).parent.parent, _shebang(Path(found))
+    for prefix in (own,) if python is None else (python.parent.parent, own):
         versions = _versions(prefix)
         if "vllm" in versions:
             break
@@ -43,11 +43,6 @@ def find_software(command: Command) -> Software:
         device=command.text("device") or _device(versions, cuda),
         forward_compatible=any(Path("/usr").glob(_COMPAT)),
     )  # fmt: skip
-
-
-def _prefixes(found: Path) -> list[Path]:
-    own, python = found.parent.parent, _shebang(found)
-    return [own] if python is None else [python.parent.parent, own]
 
 
 def _shebang(found: Path) -> Path | None:
@@ -116,12 +111,9 @@ def _cuda(torch: str | None, versions: Mapping[str, str]) -> tuple[int, int] | N
 
 
 def _device(versions: Mapping[str, str], cuda: tuple[int, int] | None) -> str | None:
-    for name in ("vllm", "torch"):
-        local = versions.get(name, "").partition("+")[2]
-        for build in _BUILDS:
-            if local.startswith(build):
-                return build
-    return "cuda" if cuda is not None else None
+    suffixes = [versions.get(name, "").partition("+")[2] for name in ("vllm", "torch")]
+    found = (build for suffix in suffixes for build in _BUILDS if suffix.startswith(build))
+    return next(found, None if cuda is None else "cuda")
 
 
 SECONDS_MAX = 60.0  # importing vLLM takes 5 to 30 s

@@ -40,16 +40,12 @@ def moment(text: str, now_t: float) -> float:
     """Parse an age such as "30m", a local date, or Unix seconds. Raises ArgumentTypeError."""
     if ago := _AGO.fullmatch(text):
         return now_t - float(ago[1]) * _UNIT_SECONDS[ago[2]]
-    try:
+    with contextlib.suppress(ValueError):
         return float(text)
-    except ValueError:
-        pass
-    try:
+    with contextlib.suppress(ValueError):
         return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is not a time\n→ write 30m, 2h, 7d, 2026-03-01 or Unix seconds"
-        ) from None
+    remedy = "write 30m, 2h, 7d, 2026-03-01 or Unix seconds"
+    raise argparse.ArgumentTypeError(f"'{text}' is not a time\n→ {remedy}")
 
 
 _KEYS = ("ca_file", "cert_file", "key_file", "server_name", "insecure_skip_verify")

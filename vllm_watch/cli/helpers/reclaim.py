@@ -110,7 +110,6 @@ def _actor() -> str:
     return f"{behind} as {own}" if behind and behind != own else own
 
 
-_COLUMNS_MIN, _COLUMNS_MAX = 60, 120
 _LABEL = 9
 
 OTHERS_SHOWN = 8
@@ -203,12 +202,10 @@ def _as_json(plan: Plan, outcome: Outcome, folder: Path | None) -> dict[str, Any
 
 def _whose(victim: Victim) -> str:
     holder = victim.holder
-    parts = [f"user {user_of(holder, local=True) or 'unknown'}"]
-    if holder.place:
-        parts.append(holder.place)
+    parts = [f"user {user_of(holder, local=True) or 'unknown'}", holder.place]
     if holder.age_seconds is not None:
         parts.append(f"started {seconds(holder.age_seconds)} ago")
-    return ", ".join(parts)
+    return ", ".join(filter(None, parts))
 
 
 def _frees(plan: Plan) -> str:
@@ -240,6 +237,6 @@ def _remedies(outcome: Outcome) -> list[str]:
 
 
 def _row(label: str, text: str, width: int = _LABEL) -> list[str]:
-    columns = terminal.columns(_COLUMNS_MIN, _COLUMNS_MAX) - 1
+    columns = terminal.columns() - 1
     first = f"  {label}".ljust(width + 2)
     return terminal.wrapped(text, columns, first, " " * len(first))

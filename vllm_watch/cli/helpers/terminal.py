@@ -13,8 +13,8 @@ from typing import TextIO
 _COLUMNS, _LINES = 100, 24  # without a terminal
 
 
-def columns(low: int = 1, high: int = 10_000, *, elsewhere: int = _COLUMNS) -> int:
-    """Return the terminal's width, or `elsewhere` for a pipe."""
+def columns(high: int = 120, *, low: int = 60, elsewhere: int = _COLUMNS) -> int:
+    """Return the terminal's width, or `elsewhere` for a pipe. `low` and `high` are its limits."""
     return min(max(shutil.get_terminal_size((elsewhere, _LINES)).columns, low), high)
 
 

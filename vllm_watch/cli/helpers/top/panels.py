@@ -19,6 +19,7 @@ from vllm_watch.support.visible import visible
 _OLD_SECONDS = 6.0  # three missed polls
 _HOLDERS_MAX = 4
 _BAR_WIDTHS = (8, 30)
+_UNREAD = {"no_driver": "no GPU driver here", "hung": "the GPU driver does not answer"}
 
 
 def header(
@@ -50,7 +51,10 @@ def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
     if reading is None:
         return Text()
     if reading.gpus is None or reading.status != "ok":
-        return _unreadable(reading)
+        style = "dim" if reading.status == "no_driver" else "bold yellow"
+        why = f" ({visible(reading.text)})" if reading.text else ""
+        said = f"GPUs: {_UNREAD.get(reading.status, 'not readable')}{why}"
+        return Text(said, style, no_wrap=True, overflow="ellipsis")
     if not reading.gpus:
         return Text("GPUs: none visible", "dim")
     with_holders = 2 * len(reading.gpus) < lines_max
@@ -67,14 +71,6 @@ def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
         title = f" GPUs  {shown} of {len(reading.gpus)}: a taller terminal shows more "
         lines[0] = rule(title, width)
     return text.stacked(lines[: max(2, lines_max)])
-
-
-def _unreadable(reading: JudgedReading) -> Text:
-    style = "dim" if reading.status == "no_driver" else "bold yellow"
-    words = {"no_driver": "no GPU driver here", "hung": "the GPU driver does not answer"}
-    why = f" ({visible(reading.text)})" if reading.text else ""
-    said = f"GPUs: {words.get(reading.status, 'not readable')}{why}"
-    return Text(said, style, no_wrap=True, overflow="ellipsis")
 
 
 def _gpu_lines(gpu: JudgedGpu, width: int, *, with_holders: bool) -> list[Text]:

@@ -12,7 +12,6 @@ from vllm_watch.incidents.incident import SEVERITIES, severity_rank
 from vllm_watch.signals.records import EngineSignals
 
 POINTS_MAX = 60
-_STALE_INTERVALS = 3  # missed scrapes
 _NAME_MIN, _NAME_MAX = 14, 44
 
 
@@ -24,6 +23,7 @@ class Row:
     engine: EngineSignals | None
     several: bool
     age_seconds: float | None  # since the last scrape
+    stale: bool
     curve: Sequence[float | None] = ()  # tokens per second, oldest first
 
     @property
@@ -49,11 +49,6 @@ class Row:
             return self.engine.model_name
         return ", ".join(self.target.signals.models) if self.target.signals else ""
 
-    @property
-    def stale(self) -> bool:
-        limit = _STALE_INTERVALS * self.target.interval_seconds
-        return self.age_seconds is not None and self.age_seconds > limit
-
     def matches(self, wanted: str) -> bool:
         words = (self.name, self.target.group, self.state, self.model, self.target.url)
         return any(wanted.lower() in word.lower() for word in words)
@@ -73,7 +68,7 @@ class Curves:
             age_seconds = max(0.0, status.t - signals.t) if signals else None
             engines: list[EngineSignals | None] = [*signals.engines.values()] if signals else []
             for engine in engines or [None]:
-                row = Row(target, engine, len(engines) > 1, age_seconds)
+                row = Row(target, engine, len(engines) > 1, age_seconds, target.is_late(status.t))
                 if engine and signals:
                     key = (target.name, engine.engine)
                     last_t, points = self._points.get(key, (0.0, deque(maxlen=POINTS_MAX)))

@@ -25,6 +25,7 @@ from vllm_watch.state.journal import Attempted, Entry, Told
 
 _TIMEOUT_SECONDS = 5.0
 _BODY_BYTES_MAX = 64 << 20  # for 10,000 targets
+_LATE_INTERVALS = 3  # missed scrapes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +140,10 @@ class TargetStatus(BaseModel):
     sources: dict[str, SourceStatus] = {}
     incidents: Incidents = ()  # open ones, worst first
     restart: RestartPlan | None = None  # None if restarts are off
+
+    def is_late(self, t: float) -> bool:
+        limit_seconds = _LATE_INTERVALS * self.interval_seconds
+        return self.signals is not None and t - self.signals.t > limit_seconds
 
 
 class Status(BaseModel):

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from vllm_watch.board.restarts import AttemptShown, Gate, RestartPlan, Waiting
 from vllm_watch.cli.helpers.top import text
 from vllm_watch.cli.helpers.top.rows import Row
-from vllm_watch.cli.helpers.top.status import Status, TargetStatus, ToldIncident
+from vllm_watch.cli.helpers.top.status import Status, ToldIncident
 from vllm_watch.cli.helpers.top.text import Text
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents.incident import SEVERITIES, in_order
@@ -22,7 +22,6 @@ _WRONG_SHARE = 5  # a fifth of the height
 _DETAIL_SHARE = 4
 _LOW_HEIGHT = 16  # with fewer lines, the detail is one line
 _LABEL_WIDTH = 11
-_STALE_INTERVALS = 3  # missed scrapes
 _FINE = frozenset(("", "ok", "no_driver", "http"))  # http: answered with an error
 
 
@@ -230,9 +229,8 @@ def watcher(status: Status | None, width: int) -> Text:
 def _blind(status: Status) -> Iterable[str]:
     blind: dict[str, list[str]] = {}
     for target in status.targets:
-        for slug, sight in target.detectors.items():
-            if sight.state == "blind":
-                blind.setdefault(slug, []).append(target.name)
+        for slug in (slug for slug, sight in target.detectors.items() if sight.state == "blind"):
+            blind.setdefault(slug, []).append(target.name)
     for slug, names in sorted(blind.items(), key=lambda each: -len(each[1])):
         on = visible(names[0]) if len(names) == 1 else _targets(len(names))
         yield f"blind to {slug.replace('_', ' ')} on {on}"
@@ -241,7 +239,7 @@ def _blind(status: Status) -> Iterable[str]:
 def watcher_troubles(status: Status) -> Iterable[str]:
     """Yield the watcher's own troubles."""
     yield from filter(None, (status.not_ready, status.nothing_watched))
-    late = sum(_late(target, status.t) for target in status.targets)
+    late = sum(target.is_late(status.t) for target in status.targets)
     if late:
         yield f"{_targets(late)} not scraped recently"
     for name, source in status.sources.items():
@@ -259,11 +257,6 @@ def watcher_troubles(status: Status) -> Iterable[str]:
 
 def _targets(count: int) -> str:
     return f"{count} target{'s' if count > 1 else ''}"
-
-
-def _late(target: TargetStatus, t: float) -> bool:
-    signals = target.signals
-    return signals is not None and t - signals.t > _STALE_INTERVALS * target.interval_seconds
 
 
 _TRIGGERS = {

@@ -14,13 +14,8 @@ _ELLIPSIS = "…"
 class PlainText:
     """The part of rich.text.Text that `top` uses, without styles."""
 
-    spans: tuple[()] = ()
-
-    def __init__(self, plain: str = "", style: str = "", **_layout: object) -> None:
-        self.plain, self.style = plain, style
-
-    def __len__(self) -> int:
-        return len(self.plain)
+    def __init__(self, plain: str = "", _style: str = "", **_layout: object) -> None:
+        self.plain = plain
 
     @property
     def cell_len(self) -> int:
