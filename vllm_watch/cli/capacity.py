@@ -151,6 +151,7 @@ def report(plan: Plan) -> dict[str, Any]:
 
 
 def _find_machine(name: str | None, memory_gib: float | None, count: int | None) -> Machine:
+    """Return the named GPUs, or those of this machine. Raises WatchError."""
     if count is not None and count < 1:
         raise WatchError(f"--gpus {count} is not above 0", "give the number of GPUs")
     if name is None and memory_gib is None:

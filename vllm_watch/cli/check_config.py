@@ -109,7 +109,9 @@ async def _answers(config: Config) -> bool:
 
 
 def _notifiers(file: Path, config: Config) -> str:
-    lines, wrong = [], []
+    if not config.notifications.each():
+        return ""
+    lines, wrong = ["notifiers:"], []
     for kind, name, settings in config.notifications.each():
         for finding in kinds.check(settings, base.Tools()):
             if finding.ok:
@@ -178,11 +180,9 @@ def _targets(config: Config) -> str:
     if not config.targets:
         ways = ("host", "file_sd", "kubernetes")
         found = [f"discovery.{key}" for key in ways if getattr(config.discovery, key)]
-        here = (
-            f"finds them by {', '.join(found)}"
-            if found
-            else "will look for vLLM servers on this host"
-        )
+        here = "will look for vLLM servers on this host"
+        if found:
+            here = f"finds them by {', '.join(found)}"
         return f"No targets configured: `run` {here}"
     rows = [_COLUMNS, *(_row(config, target) for target in config.targets)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

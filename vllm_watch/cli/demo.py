@@ -88,9 +88,8 @@ async def _serve(listen: str, scenario: str, speed: float) -> None:
     environ = {"VLLM_WATCH_SCRAPE__INTERVAL_SECONDS": str(_INTERVAL_SECONDS)}
     targets = await demo.start()
     try:
-        config = load(
-            None, environ=environ, targets=[f"{t.name}={t.url}" for t in targets], listen=listen
-        )
+        given = [f"{target.name}={target.url}" for target in targets]
+        config = load(None, environ=environ, targets=given, listen=listen)
         named = tuple(
             made.model_copy(update={"group": t.group or made.group})
             for made, t in zip(config.targets, targets, strict=True)

@@ -178,11 +178,9 @@ def _lines(reading: Reading) -> list[str]:
         lines = [f"vLLM, {reading.engine_kind} engine, {len(reading.engines)} seen"]
     for engine in reading.engines:
         lines.append(f"\nengine {engine.engine}  {engine.model_name or ''}".rstrip())
-        values = {name: getattr(engine, name) for name in FIELD_NAMES}
-        lines += [
-            f"  {name:36}{_shown(value)}" for name, value in values.items() if value is not None
-        ]
-        absent = [name for name, value in values.items() if value is None]
+        absent = [name for name in FIELD_NAMES if getattr(engine, name) is None]
+        known = [name for name in FIELD_NAMES if name not in absent]
+        lines += [f"  {name:36}{_shown(getattr(engine, name))}" for name in known]
         lines.append(f"  not offered: {', '.join(absent) or 'nothing'}")
     if reading.unknown_families:
         lines.append(f"\nfamilies without a field: {', '.join(reading.unknown_families)}")

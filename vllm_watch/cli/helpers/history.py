@@ -301,7 +301,7 @@ _TOLD_EVERY = 200  # scrapes per progress update
 def judge(
     arguments: argparse.Namespace, headers: Mapping[str, str], tls: ssl.SSLContext | bool
 ) -> None:
-    """Judge and print. Raises WatchError."""
+    """Judge and print. `since` and `until` are in Unix seconds. Raises WatchError."""
     url, since_t, until_t = arguments.prometheus, arguments.since, arguments.until
     config = configuration.load(arguments.config, environ=os.environ)
     judged, found = asyncio.run(_judge(arguments, headers, tls, config))
