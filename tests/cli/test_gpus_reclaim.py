@@ -145,10 +145,11 @@ def test_memory_that_stays_is_not_called_freed(host, left):
 def run_in_python(host, pid, release_seconds):
     """As the command does it, with a shorter wait for the driver."""
     script = (
-        "import sys; from pathlib import Path; from vllm_watch.cli.helpers.reclaim import Order, reclaim\n"
+        "import argparse, sys; from vllm_watch.cli import gpus; from vllm_watch.cli.helpers.reclaim import reclaim\n"
         "from vllm_watch.reclaim.reclaim import Patience\n"
-        f"sys.exit(not reclaim(Order(pid={pid}, yes=True, as_json=False, procfs=Path('/proc'), state_dir=None,"
-        f" no_journal=False, look_seconds=4.0, patience=Patience(release_seconds={release_seconds}))))"
+        "gpus.add_arguments(parser := argparse.ArgumentParser())\n"
+        f"arguments = parser.parse_args(['--reclaim', '{pid}', '--yes'])\n"
+        f"sys.exit(not reclaim(arguments, Patience(release_seconds={release_seconds})))"
     )
     return subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=SECONDS_MAX,

@@ -1,11 +1,14 @@
 """Suggest better settings, from a daemon, a recording, or an engine's log."""
 
 import argparse
+import contextlib
 import io
 import json
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
@@ -73,17 +76,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _of_daemon(daemon: Connection) -> dict[str, Advised]:
-    status = asked(daemon, Daemon.status)
-    uptime = status.uptime_seconds
-    return {
-        target.name: Advised(
-            target.advice,
-            _too_early(uptime)
-            if target.signals is not None and target.signals.up
-            else f"its metrics cannot be read now: {target.state_text or target.state}",
-        )
-        for target in status.targets
-    }
+    status, found = asked(daemon, Daemon.status), {}
+    for target in status.targets:
+        too_early = f"its metrics cannot be read now: {target.state_text or target.state}"
+        if target.signals is not None and target.signals.up:
+            too_early = _too_early(status.uptime_seconds)
+        found[target.name] = Advised(target.advice, too_early)
+    return found
 
 
 def _too_early(seconds: float | None) -> str:
@@ -94,54 +93,39 @@ def _too_early(seconds: float | None) -> str:
 
 def _of_recording(trace: Path) -> dict[str, Advised]:
     watches: dict[str, Watch] = {}
-    readers: dict[str, Reader] = {}
+    readers: defaultdict[str, Reader] = defaultdict(Reader)
     first_t: dict[str, float] = {}
-    last_t: dict[str, float] = {}
+    too_early: dict[str, str] = {}
     for raw in recording.read(trace):
         watch = watches.setdefault(raw.target, Watch(raw.target, detectors={}))
-        reader = readers.setdefault(raw.target, Reader())
-        watch.observe(recording.to_observation(raw, reader))
+        watch.observe(recording.to_observation(raw, readers[raw.target]))
         if watch.signals is not None and watch.signals.up:
-            first_t.setdefault(raw.target, raw.t)
-            last_t[raw.target] = raw.t
+            too_early[raw.target] = _too_early(raw.t - first_t.setdefault(raw.target, raw.t))
     if not watches:
-        raise WatchError(
-            f"{trace} contains no complete observation", "give a recording of ten minutes or more"
-        )
+        cause = f"{trace} contains no complete observation"
+        raise WatchError(cause, "give a recording of ten minutes or more")
+    none = "the recording has none of its metrics"
     return {
-        name: Advised(
-            watch.signals.advice if watch.signals else (),
-            _too_early(last_t[name] - first_t[name]) if name in last_t
-            else "the recording has none of its metrics",
-        )
+        name: Advised(watch.signals.advice if watch.signals else (), too_early.get(name, none))
         for name, watch in watches.items()
-    }  # fmt: skip
+    }
 
 
 def _of_log(name: str) -> dict[str, Advised]:
     try:
-        if name == "-":
-            found = attention_of(_cut(sys.stdin))
-        else:
-            with io.TextIOWrapper(
-                regular_file.opened(Path(name), pipes=True), errors="replace"
-            ) as file:
-                found = attention_of(_cut(file))
+        with contextlib.nullcontext(sys.stdin) if name == "-" else _opened(name) as file:
+            found = attention_of(iter(partial(file.readline, _LINE_CHARACTERS_MAX), ""))
     except OSError as error:
-        raise WatchError(
-            f"{name} cannot be read: {error.strerror}", "name the engine's log, or - for standard input"
-        ) from None  # fmt: skip
+        cause = f"{name} cannot be read: {error.strerror}"
+        raise WatchError(cause, "name the engine's log, or - for standard input") from None
     if found is None:
-        raise WatchError(
-            f"{'standard input' if name == '-' else name} names no attention kernels",
-            "give the log of an engine's start, from its first line on",
-        )
+        cause = f"{'standard input' if name == '-' else name} names no attention kernels"
+        raise WatchError(cause, "give the log of an engine's start, from its first line on")
     return {name: Advised(tuple(attention_fallback(Evidence(engine="", attention=found))))}
 
 
-def _cut(file: TextIO) -> Iterator[str]:
-    while line := file.readline(_LINE_CHARACTERS_MAX):
-        yield line
+def _opened(name: str) -> TextIO:
+    return io.TextIOWrapper(regular_file.opened(Path(name), pipes=True), errors="replace")
 
 
 def _lines(found: Mapping[str, Advised]) -> Iterator[str]:

@@ -15,10 +15,7 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("incident", metavar="INCIDENT", help="the incident's id, from the page, the log or /api/v1/incidents")  # fmt: skip
-    daemon_requests.add_daemon(parser)
+    daemon_requests.add_daemon(parser, "incidents/{incident}/approve")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    return daemon_requests.ask(
-        arguments, daemon_requests.path("incidents", arguments.incident, "approve"), {}
-    )
+run = daemon_requests.ask

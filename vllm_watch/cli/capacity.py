@@ -23,14 +23,11 @@ from vllm_watch.capacity.units import GIB, GIB_MAX, NUMBER_MAX
 from vllm_watch.cli.helpers import exit_status, terminal
 from vllm_watch.cli.helpers.checkpoints import find_checkpoint
 from vllm_watch.cli.helpers.engine_flags import AUTO_LENGTH, add_engine_flags, read_flags
+from vllm_watch.cli.helpers.gpu_holders import gpu_source
 from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.errors import WatchError
 from vllm_watch.samples.gpu import GpuReading, GpuSample
-from vllm_watch.settings.stages import GpuSettings, LogSettings
 from vllm_watch.sources.engine_log import pieces
-from vllm_watch.sources.nvml import NvmlSource
-from vllm_watch.sources.processes import ProcReader
-from vllm_watch.support import logs
 from vllm_watch.support.redaction import redacted
 
 HELP = """\
@@ -46,40 +43,24 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "source",
-        metavar="MODEL",
-        nargs="?",
-        help="a model's folder, its config.json, or a name in the local hub cache",
-    )
-    parser.add_argument("--model", metavar="MODEL", help="the same, as vLLM spells it")
-    parser.add_argument(
-        "--from-hub",
-        action="store_true",
-        help="fetch config.json from the hub if it is not here (HF_ENDPOINT)",
-    )
-    parser.add_argument(
-        "--gpu-name",
-        metavar="NAME",
-        help="such as H100 or 'RTX 4090' (default: this machine's GPUs)",
-    )
-    parser.add_argument(
-        "--gpu-memory-gib",
-        metavar="X",
-        type=float,
-        help="memory per GPU; a named card's nominal size is converted to CUDA's",
-    )
-    parser.add_argument(
-        "--gpus",
-        metavar="N",
-        type=int,
-        help="number (default: this machine's, else as many as the flags need)",
-    )
-    parser.add_argument("--weights-gib", metavar="X", type=float, help="weights per GPU, if known")
-    parser.add_argument("--from-log", metavar="FILE", type=Path, help="the log of a real start of any model on this GPU, as calibration")  # fmt: skip
-    parser.add_argument("--from-log-model", metavar="MODEL", help="that log's model, if not in the local hub cache")  # fmt: skip
+    add = parser.add_argument
+    add("source", metavar="MODEL", nargs="?",
+        help="a model's folder, its config.json, or a name in the local hub cache")  # fmt: skip
+    add("--model", metavar="MODEL", help="the same, as vLLM spells it")
+    add("--from-hub", action="store_true",
+        help="fetch config.json from the hub if it is not here (HF_ENDPOINT)")  # fmt: skip
+    add("--gpu-name", metavar="NAME",
+        help="such as H100 or 'RTX 4090' (default: this machine's GPUs)")  # fmt: skip
+    add("--gpu-memory-gib", metavar="X", type=float,
+        help="memory per GPU; a named card's nominal size is converted to CUDA's")  # fmt: skip
+    add("--gpus", metavar="N", type=int,
+        help="number (default: this machine's, else as many as the flags need)")  # fmt: skip
+    add("--weights-gib", metavar="X", type=float, help="weights per GPU, if known")
+    add("--from-log", metavar="FILE", type=Path,
+        help="the log of a real start of any model on this GPU, as calibration")  # fmt: skip
+    add("--from-log-model", metavar="MODEL", help="that log's model, if not in the local hub cache")
     add_engine_flags(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON object")
+    add("--json", action="store_true", help="one JSON object")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -101,21 +82,17 @@ def _run(arguments: argparse.Namespace) -> int:
         )
     found = find_checkpoint(
         arguments.source or arguments.model,
-        dict(os.environ),
+        os.environ,
         from_hub=arguments.from_hub,
         weights_gib=_positive(arguments.weights_gib, "--weights-gib"),
     )
     model = read_config(found.config)
     allowed = os.environ.get(ALLOW_LONG) in ("1", "true")
     flags = replace(read_flags(arguments, model), allow_long=allowed)
-    machine = find_machine(
-        name=arguments.gpu_name,
-        memory_gib=_positive(arguments.gpu_memory_gib, "--gpu-memory-gib"),
-        count=arguments.gpus,
-        procfs=Path("/proc"),
-    )
+    memory_gib = _positive(arguments.gpu_memory_gib, "--gpu-memory-gib")
+    machine = _find_machine(arguments.gpu_name, memory_gib, arguments.gpus)
     if arguments.from_log is not None:
-        machine = calibrated(machine, arguments.from_log, arguments.from_log_model, os.environ)
+        machine = _calibrated(machine, arguments.from_log, arguments.from_log_model)
     plan = make_plan(model, flags, machine, found.checkpoint)
     if arguments.max_model_len == AUTO_LENGTH and not plan.fits and plan.longest:
         plan = with_flags(plan, replace(flags, max_model_len=plan.longest))
@@ -123,11 +100,8 @@ def _run(arguments: argparse.Namespace) -> int:
         print(json.dumps(report(plan)))
     else:
         found_flags = suggestions(plan)
-        lines = _lines(
-            plan, found.name, (*found_flags, *other_ways(plan, found_flags)), assumptions(plan),
-            columns=terminal.columns(60, 120), colours=terminal.takes_colours(sys.stdout),
-        )  # fmt: skip
-        print("\n".join(lines))
+        ways: list[Suggestion | Way] = [*found_flags, *other_ways(plan, found_flags)]
+        print("\n".join(_lines(plan, found.name, ways)))
     return exit_status.FINE if plan.fits else exit_status.NO_GO
 
 
@@ -176,23 +150,16 @@ def report(plan: Plan) -> dict[str, Any]:
     }
 
 
-_HELP = "name one with --gpu-name, or its size with --gpu-memory-gib"
-
-
-def find_machine(
-    *, name: str | None, memory_gib: float | None, count: int | None, procfs: Path
-) -> Machine:
+def _find_machine(name: str | None, memory_gib: float | None, count: int | None) -> Machine:
     """Return the named GPUs, or those of this machine. Raises WatchError."""
     if count is not None and count < 1:
         raise WatchError(f"--gpus {count} is not above 0", "give the number of GPUs")
     if name is None and memory_gib is None:
-        return _this_machine(count, procfs)
+        return _this_machine(count)
     gpu = find_gpu(name, memory_gib)
     if memory_gib is None and name is not None and len(sizes := sizes_of(name)) > 1:
-        told = " or ".join(f"{size:g}" for size in sizes)
-        remedy = (
-            f"choose one: --gpu-name '{name} {sizes[-1]:g}GB', or --gpu-memory-gib {sizes[-1]:g}"
-        )
+        told, last = " or ".join(f"{size:g}" for size in sizes), f"{sizes[-1]:g}"
+        remedy = f"choose one: --gpu-name '{name} {last}GB', or --gpu-memory-gib {last}"
         raise WatchError(f"--gpu-name '{name}': this card has {told} GiB", remedy)
     if memory_gib is None and gpu is None:
         close = nearest(name or "")
@@ -204,32 +171,25 @@ def find_machine(
     return Machine(memory, source, gpu, name, count)
 
 
-def _this_machine(count: int | None, procfs: Path) -> Machine:
-    reading = asyncio.run(_read(procfs))
+def _this_machine(count: int | None) -> Machine:
+    reading = asyncio.run(_read_gpus())
     sized = [gpu for gpu in reading.gpus or () if gpu.memory_total_bytes]
     if not sized:
-        raise WatchError(
-            f"this machine's GPUs cannot be asked: {reading.text or 'there is none'}", _HELP
-        )
+        cause = f"this machine's GPUs cannot be asked: {reading.text or 'there is none'}"
+        raise WatchError(cause, "name one with --gpu-name, or its size with --gpu-memory-gib")
     least = min(sized, key=_offered)
     source = f"{least.name or 'this GPU'}: {_offered(least) / GIB:.2f} GiB as NVML reports it"
     gpu = find_gpu(least.name, (least.memory_total_bytes or 0) / GIB)
-    return Machine(
-        _offered(least), source, gpu, least.name, count if count is not None else len(sized)
-    )
+    return Machine(_offered(least), source, gpu, least.name, count or len(sized))
 
 
 def _offered(gpu: GpuSample) -> int:
     return (gpu.memory_total_bytes or 0) - (gpu.memory_reserved_bytes or 0)
 
 
-async def _read(procfs: Path) -> GpuReading:
-    logs.configure(LogSettings(level="error"))
-    source = NvmlSource(GpuSettings(), ProcReader(procfs))
-    try:
+async def _read_gpus() -> GpuReading:
+    async with gpu_source() as source:
         return await source.read()
-    finally:
-        await source.close()
 
 
 BEYOND_GIB_MAX = 8.0
@@ -239,18 +199,14 @@ _WHOLE = ("max_model_len", "tensor_parallel_size", "pipeline_parallel_size", "da
 _WORDS = ("kv_cache_dtype", "dtype", "quantization")
 
 
-def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapping[str, str]) -> Machine:  # fmt: skip
+def _calibrated(machine: Machine, log: Path, model: str | None) -> Machine:
     """Return the machine with `beyond_bytes`, the memory that the logged start needed beyond the plan. Raises WatchError."""
     reader = LogReader()
     for piece in pieces(str(log)):
         reader.feed(piece)
     reader.end()
-    said = reader.diagnosis().facts
-    facts: dict[str, str | float | int] = {
-        name: value
-        for name, value in said.items()
-        if isinstance(value, str) or 0 < value <= NUMBER_MAX
-    }
+    said = reader.diagnosis().facts.items()
+    facts = {name: value for name, value in said if isinstance(value, str) or 0 < value <= NUMBER_MAX}  # fmt: skip
     kv_gib, blocks, weights_gib = map(facts.get, ("kv_cache_gib", "num_gpu_blocks", "weights_gib"))
     if not isinstance(weights_gib, float) or (not isinstance(kv_gib, float) and not blocks):
         cause = f"--from-log: {log} does not state the memory of the weights and the KV cache"
@@ -259,7 +215,7 @@ def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapp
     if not isinstance(named, str):
         raise WatchError(f"--from-log: {log} does not name its model", "name it with --from-log-model")  # fmt: skip
     try:
-        found = find_checkpoint(named, environment, from_hub=False, weights_gib=weights_gib)
+        found = find_checkpoint(named, os.environ, from_hub=False, weights_gib=weights_gib)
     except WatchError as error:
         raise WatchError(f"--from-log: {error.cause}", "name the config.json of the model of that log with --from-log-model") from None  # fmt: skip
     flags = _logged_flags(facts)
@@ -289,28 +245,18 @@ def _logged_flags(facts: Mapping[str, str | float | int]) -> Flags:
     return replace(flags, **known)
 
 
-_GOOD, _BAD, _DIM, _END = "\033[1;32m", "\033[1;31m", "\033[2m", "\033[0m"
 _BAR_CELLS = 32
 
 
-def _lines(
-    plan: Plan,
-    name: str,
-    found: Sequence[Suggestion | Way],
-    assumed: Sequence[str],
-    *,
-    columns: int,
-    colours: bool,
-) -> list[str]:
-    head = _verdict(plan, name)
-    if colours:
-        head = f"{_GOOD if plan.fits else _BAD}{head}{_END}"
+def _lines(plan: Plan, name: str, found: Sequence[Suggestion | Way]) -> list[str]:
+    columns, paint = terminal.columns(), terminal.painter(sys.stdout)
+    head = paint("1;32" if plan.fits else terminal.RED, _verdict(plan, name))
     out = [head, "", *_memory(plan), "", *_worth(plan)]
     if found:
         title = "It fits with room to spare" if plan.fits else "To make it fit, best first"
         out += ["", title, *_suggested(found, columns)]
-    told = textwrap.wrap("Assumed: " + "; ".join(assumed) + ".", columns)
-    return [*out, "", *([f"{_DIM}{line}{_END}" for line in told] if colours else told)]
+    told = textwrap.wrap("Assumed: " + "; ".join(assumptions(plan)) + ".", columns)
+    return [*out, "", *(paint(terminal.DIM, line) for line in told)]
 
 
 def _verdict(plan: Plan, name: str) -> str:
@@ -327,35 +273,27 @@ def _verdict(plan: Plan, name: str) -> str:
     if plan.over_bytes > 0:
         return f"DOES NOT FIT: {asked}; the KV cache that is named is {plan.over_bytes / GIB:.2f} GiB too large"
     blocks = plan.pool.blocks_per_request(settings.max_model_len)
-    need = blocks * plan.pool.bytes_per_block / GIB
-    return (
-        f"DOES NOT FIT: {asked} need {need:.2f} GiB of KV cache, {plan.kv_bytes / GIB:.2f} are left"
-    )
+    need = f"{blocks * plan.pool.bytes_per_block / GIB:.2f} GiB of KV cache"
+    return f"DOES NOT FIT: {asked} need {need}, {plan.kv_bytes / GIB:.2f} are left"
 
 
 def _memory(plan: Plan) -> list[str]:
     total = plan.machine.memory_bytes
-    beyond = total - plan.budget_bytes
     share = plan.settings.gpu_memory_utilization
     rows = [
         ("weights", plan.weights.bytes_per_gpu, ""),
         ("activation peak", plan.activation.peak_bytes, ""),
         ("CUDA graphs", plan.graph_bytes, ""),
         ("context, libraries", plan.non_torch_bytes, ""),
-        *(
-            [("beyond, as measured", plan.machine.beyond_bytes, "--from-log")]
-            if plan.machine.beyond_source
-            else []
-        ),
-        ("short by", -plan.kv_bytes, "before any KV cache")
-        if plan.kv_bytes < 0
-        else (
-            "KV cache",
-            plan.kv_bytes,
-            f"{plan.num_blocks:,} blocks of {plan.pool.block_size:,} tokens",
-        ),
-        ("not vLLM's", beyond, f"--gpu-memory-utilization {share:g}"),
     ]
+    if plan.machine.beyond_source:
+        rows.append(("beyond, as measured", plan.machine.beyond_bytes, "--from-log"))
+    if plan.kv_bytes < 0:
+        rows.append(("short by", -plan.kv_bytes, "before any KV cache"))
+    else:
+        blocks = f"{plan.num_blocks:,} blocks of {plan.pool.block_size:,} tokens"
+        rows.append(("KV cache", plan.kv_bytes, blocks))
+    rows.append(("not vLLM's", total - plan.budget_bytes, f"--gpu-memory-utilization {share:g}"))
     gpus = f"each of {plan.gpus_needed} GPUs" if plan.gpus_needed > 1 else "the GPU"
     out = [f"{'memory of ' + gpus:22}{total / GIB:9.2f} GiB"]
     for label, size, said in rows:
@@ -365,17 +303,15 @@ def _memory(plan: Plan) -> list[str]:
 
 
 def _worth(plan: Plan) -> list[str]:
-    per_token = plan.bytes_per_token
     concurrency = f"{plan.concurrency:9.2f}" if math.isfinite(plan.concurrency) else "unbounded"
     fewest, most = tokens_spread(plan)
     may_be = f" ({fewest:,} to {most:,} is possible)" if most > fewest else ""
-    rows = [
-        ("KV cache per token", f"{per_token / 1024:9.1f} KiB per GPU"),
-        ("KV cache", f"{plan.tokens:9,} tokens, as vLLM will print{may_be}"),
-        ("concurrency", f"{concurrency} × {plan.settings.max_model_len:,} tokens"),
-        ("longest that fits", f"{plan.longest:9,} tokens"),
+    return [
+        f"{'KV cache per token':22}{plan.bytes_per_token / 1024:9.1f} KiB per GPU",
+        f"{'KV cache':22}{plan.tokens:9,} tokens, as vLLM will print{may_be}",
+        f"{'concurrency':22}{concurrency} × {plan.settings.max_model_len:,} tokens",
+        f"{'longest that fits':22}{plan.longest:9,} tokens",
     ]
-    return [f"{label:22}{said}" for label, said in rows]
 
 
 def _suggested(found: Sequence[Suggestion | Way], columns: int) -> list[str]:
@@ -387,10 +323,8 @@ def _suggested(found: Sequence[Suggestion | Way], columns: int) -> list[str]:
     out = []
     for flag, each in zip(flags, found, strict=True):
         if len(flag) + 2 > width:
-            out += [
-                f"  {flag}",
-                *(f"      {line}" for line in textwrap.wrap(each.why, columns - 6)),
-            ]
+            out.append(f"  {flag}")
+            out += [f"      {line}" for line in textwrap.wrap(each.why, columns - 6)]
             continue
         wrapped = textwrap.wrap(each.why, max(30, columns - width - 2))
         out.append(f"  {flag:{width}}{wrapped[0]}")

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -55,18 +56,13 @@ _OBJECTIVES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file", metavar="FILE", type=Path, nargs="?", help="the configuration (YAML)"
-    )
-    parser.add_argument(
-        "--ask", action="store_true", help="scrape each configured target once and print the result"
-    )
-    parser.add_argument("--json", action="store_true", help="print all effective settings as JSON")
-    parser.add_argument(
-        "--schema",
-        action="store_true",
-        help="print the JSON schema of the configuration, for editors and CI",
-    )
+    add = parser.add_argument
+    add("file", metavar="FILE", type=Path, nargs="?", help="the configuration (YAML)")
+    add("--ask", action="store_true",
+        help="scrape each configured target once and print the result")  # fmt: skip
+    add("--json", action="store_true", help="print all effective settings as JSON")
+    add("--schema", action="store_true",
+        help="print the JSON schema of the configuration, for editors and CI")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -82,13 +78,15 @@ def run(arguments: argparse.Namespace) -> int:
     notifiers = _notifiers(arguments.file, config)
     # A webhook's URL may contain a token.
     if arguments.json:
-        print(json.dumps(_redacted(_effective(config)), indent=2))
+        document = config.model_dump(mode="json")
+        for shown, target in zip(document["targets"], config.targets, strict=True):
+            for name in ("scrape", "canary", "slo"):
+                effective = getattr(config, f"{name}_for")(target)
+                shown[name] = effective.model_dump(mode="json")
+        print(json.dumps(_redacted(document), indent=2))
     else:
-        print(
-            visible_lines(
-                redacted("\n\n".join(filter(None, (_in_words(arguments.file, config), notifiers))))
-            )
-        )
+        told = filter(None, (*_in_words(arguments.file, config), notifiers))
+        print(visible_lines(redacted("\n\n".join(told))))
     if arguments.ask and not asyncio.run(_answers(config)):
         return exit_status.FOUND
     return exit_status.FINE
@@ -108,15 +106,6 @@ async def _answers(config: Config) -> bool:
             return why_not is None
 
         return all(await asyncio.gather(*map(ask, config.targets)))
-
-
-def _effective(config: Config) -> dict[str, Any]:
-    document = config.model_dump(mode="json")
-    for shown, target in zip(document["targets"], config.targets, strict=True):
-        shown["scrape"] = config.scrape_for(target).model_dump(mode="json")
-        shown["canary"] = config.canary_for(target).model_dump(mode="json")
-        shown["slo"] = config.slo_for(target).model_dump(mode="json")
-    return document
 
 
 def _notifiers(file: Path, config: Config) -> str:
@@ -143,8 +132,9 @@ def _redacted(value: Any) -> Any:
     return redacted(value) if isinstance(value, str) else value
 
 
-def _in_words(file: Path, config: Config) -> str:
-    blocks = [f"{file} is usable.", _targets(config)]
+def _in_words(file: Path, config: Config) -> Iterator[str]:
+    yield f"{file} is usable."
+    yield _targets(config)
     found = [f"  file_sd  {pattern}" for pattern in config.discovery.file_sd]
     found += [
         f"  pods     {each.selector}, in {', '.join(each.namespaces) or 'our own namespace'}, port {each.port}"
@@ -152,9 +142,9 @@ def _in_words(file: Path, config: Config) -> str:
     ]
     if found:
         every = f"searched every {config.discovery.refresh_seconds:g} s"
-        blocks.append("\n".join([f"discovered targets, {every}:", *found]))
-    blocks += [_schedules(config), _set(config)]
-    return "\n\n".join(block for block in blocks if block)
+        yield "\n".join([f"discovered targets, {every}:", *found])
+    yield _schedules(config)
+    yield _set(config)
 
 
 def _schedules(config: Config) -> str:
@@ -166,12 +156,11 @@ def _schedules(config: Config) -> str:
             if due_t is None:
                 lines.append(f"  {target.name}: {each.name} never falls due")
                 continue
-            zone = (
-                f"the hours are those of {restart.time_zone}" if each.cron else "whatever the zone"
-            )
-            lines.append(
-                f"  {target.name}: {each.name} falls due {_moment(due_t, restart)}, {zone}{_opens(due_t, restart)}"
-            )
+            zone = "whatever the zone"
+            if each.cron:
+                zone = f"the hours are those of {restart.time_zone}"
+            due = f"falls due {_moment(due_t, restart)}, {zone}{_opens(due_t, restart)}"
+            lines.append(f"  {target.name}: {each.name} {due}")
     return "\n".join(["restarts at set times:", *lines]) if lines else ""
 
 
@@ -189,27 +178,21 @@ def _moment(t: float, restart: RestartSettings) -> str:
 
 def _targets(config: Config) -> str:
     if not config.targets:
-        found = [
-            f"discovery.{key}"
-            for key in ("host", "file_sd", "kubernetes")
-            if getattr(config.discovery, key)
-        ]
-        here = (
-            f"`run` finds them by {', '.join(found)}"
-            if found
-            else "`run` will look for vLLM servers on this host"
-        )
-        return f"No targets configured: {here}"
-    return _aligned([_COLUMNS, *(_row(config, target) for target in config.targets)])
+        ways = ("host", "file_sd", "kubernetes")
+        found = [f"discovery.{key}" for key in ways if getattr(config.discovery, key)]
+        here = "will look for vLLM servers on this host"
+        if found:
+            here = f"finds them by {', '.join(found)}"
+        return f"No targets configured: `run` {here}"
+    rows = [_COLUMNS, *(_row(config, target) for target in config.targets)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
 def _row(config: Config, target: TargetConfig) -> tuple[str, ...]:
     scrape, slo = config.scrape_for(target), config.slo_for(target)
-    objectives = [
-        f"{short} {getattr(slo, key):g} s"
-        for key, short in _OBJECTIVES.items()
-        if getattr(slo, key) is not None
-    ]
+    limits = {short: getattr(slo, key) for key, short in _OBJECTIVES.items()}
+    objectives = [f"{short} {limit:g} s" for short, limit in limits.items() if limit is not None]
     return (
         target.name,
         target.group,
@@ -232,12 +215,10 @@ def _tls(tls: TlsConfig) -> str:
 
 def _set(config: Config) -> str:
     left_out = {"targets", "discovery"}
-    usual = _leaves(Config().model_dump(mode="json", exclude=left_out), "")
-    lines = [
-        line
-        for line in _leaves(config.model_dump(mode="json", exclude=left_out), "")
-        if line not in usual
-    ]
+    usual, ours = (
+        _leaves(each.model_dump(mode="json", exclude=left_out), "") for each in (Config(), config)
+    )
+    lines = [line for line in ours if line not in usual]
     return "\n".join(["Changed from the defaults:", *lines]) if lines else ""
 
 
@@ -247,18 +228,6 @@ def _leaves(document: dict[str, Any], above: str) -> list[str]:
         if isinstance(value, dict):
             lines += _leaves(value, f"{above}{key}.")
         else:
-            lines.append(
-                f"  {above}{key}: {value:g}"
-                if isinstance(value, float)
-                else f"  {above}{key}: {_redacted(value)}"
-            )
+            shown = f"{value:g}" if isinstance(value, float) else _redacted(value)
+            lines.append(f"  {above}{key}: {shown}")
     return lines
-
-
-def _aligned(rows: list[tuple[str, ...]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = (
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    )
-    return "\n".join(line.rstrip() for line in lines)

@@ -20,25 +20,21 @@ examples:
 """
 
 
-_SHELLS = ("bash", "zsh", "fish")
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", metavar="SHELL", choices=_SHELLS, help="bash, zsh or fish")
+    parser.add_argument(
+        "shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     if importlib.util.find_spec("shtab") is None:
-        raise WatchError(
-            "completion needs shtab, which is not installed", "pip install 'vllm-watch[completion]'"
-        )
+        remedy = "pip install 'vllm-watch[completion]'"
+        raise WatchError("completion needs shtab, which is not installed", remedy)
     import shtab  # noqa: PLC0415 - an extra
 
     if arguments.shell not in shtab.SUPPORTED_SHELLS:
-        raise WatchError(
-            f"the installed shtab {shtab.__version__} does not support {arguments.shell}",
-            "pip install --upgrade shtab",
-        )
+        cause = f"the installed shtab {shtab.__version__} does not support {arguments.shell}"
+        raise WatchError(cause, "pip install --upgrade shtab")
     parser = argparse.ArgumentParser(prog="vllm-watch", allow_abbrev=False)
     subparsers = parser.add_subparsers()
     for name, summary in commands.COMMANDS.items():

@@ -5,7 +5,7 @@ import asyncio
 import sys
 from typing import Any
 
-from vllm_watch.cli.helpers import exit_status
+from vllm_watch.cli.helpers import exit_status, options
 from vllm_watch.config import load
 from vllm_watch.daemon import Daemon
 from vllm_watch.errors import WatchError
@@ -30,6 +30,16 @@ examples:
 
 DEFAULT_LISTEN = "127.0.0.1:9470"
 _INTERVAL_SECONDS = 1.0
+_TOLD = """
+  The page:     {url}/
+  The metrics:  {url}/metrics
+  Ctrl-C ends the demo.
+"""
+_speed = options.number(
+    lambda value: 0 < value <= 1000,  # noqa: PLR2004 - above 1000, scenarios pass between two scrapes
+    "is not a number\n→ write simulated seconds for each real one: 10",
+    "write a number above 0 and up to 1000",
+)
 
 
 class Demo:
@@ -57,42 +67,19 @@ class Demo:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add(
-        "--listen",
-        metavar="HOST:PORT",
-        default=DEFAULT_LISTEN,
-        help=f"address to listen on (default {DEFAULT_LISTEN})",
-    )
+    add("--listen", metavar="HOST:PORT", default=DEFAULT_LISTEN,
+        help=f"address to listen on (default {DEFAULT_LISTEN})")  # fmt: skip
     add("--scenario", metavar="NAME", default="demo", help="the story to play; 'list' prints them")
-    add(
-        "--speed",
-        metavar="X",
-        type=_speed,
-        default=1.0,
-        help="simulated seconds for each real one (default 1)",
-    )
-
-
-def _speed(text: str) -> float:
-    try:
-        speed = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is not a number\n→ write simulated seconds for each real one: 10"
-        ) from None
-    if not 0 < speed <= 1000:  # noqa: PLR2004 - above 1000, scenarios pass between two scrapes
-        raise argparse.ArgumentTypeError(
-            f"{text} is out of range\n→ write a number above 0 and up to 1000"
-        )
-    return speed
+    add("--speed", metavar="X", type=_speed, default=1.0,
+        help="simulated seconds for each real one (default 1)")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.scenario == "list":
         for slug, story in STORIES.items():
             print(f"{slug:20}{story.title}")
-        return exit_status.FINE
-    asyncio.run(_serve(arguments.listen, arguments.scenario, arguments.speed))
+    else:
+        asyncio.run(_serve(arguments.listen, arguments.scenario, arguments.speed))
     return exit_status.FINE
 
 
@@ -101,9 +88,8 @@ async def _serve(listen: str, scenario: str, speed: float) -> None:
     environ = {"VLLM_WATCH_SCRAPE__INTERVAL_SECONDS": str(_INTERVAL_SECONDS)}
     targets = await demo.start()
     try:
-        config = load(
-            None, environ=environ, targets=[f"{t.name}={t.url}" for t in targets], listen=listen
-        )
+        given = [f"{target.name}={target.url}" for target in targets]
+        config = load(None, environ=environ, targets=given, listen=listen)
         named = tuple(
             made.model_copy(update={"group": t.group or made.group})
             for made, t in zip(config.targets, targets, strict=True)
@@ -111,7 +97,7 @@ async def _serve(listen: str, scenario: str, speed: float) -> None:
         config = config.model_copy(update={"targets": named, **dry_run()})
         logs.configure(config.log)
         daemon = Daemon(config, lambda _settings, _config: demo.gpu_source)
-        await daemon.run(lambda: _tell(daemon.url))
+        await daemon.run(lambda: print(_TOLD.format(url=daemon.url), file=sys.stderr, flush=True))
     finally:
         await demo.stop()
 
@@ -123,10 +109,3 @@ def dry_run() -> dict[str, Any]:
         "restart": RestartSettings(mode="observe", hook=hook.name),
         "hooks": HooksSettings(command=(hook,)),
     }
-
-
-def _tell(url: str) -> None:
-    sys.stderr.write(
-        f"\n  The page:     {url}/\n  The metrics:  {url}/metrics\n  Ctrl-C ends the demo.\n\n"
-    )
-    sys.stderr.flush()

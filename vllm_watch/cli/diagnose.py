@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -46,14 +45,17 @@ def run(arguments: argparse.Namespace) -> int:
         if reader.refused:
             break
     reader.end()
-    diagnosis = _without_secrets(reader.diagnosis())
+    diagnosis = reader.diagnosis()
+    # Operators paste the output into tickets.
+    line = diagnosis.root_cause_line and redacted(diagnosis.root_cause_line)
+    explanation = redacted(diagnosis.explanation)
+    diagnosis = replace(diagnosis, root_cause_line=line, explanation=explanation)
     if diagnosis.failure == NOT_VLLM and not arguments.json:
         name = "standard input" if arguments.log == "-" else arguments.log
         why = diagnosis.explanation[0].lower() + diagnosis.explanation[1:].rstrip(".")
         raise WatchError(f"{name}: {why}", _OF_ANOTHER if diagnosis.root_cause_line else _NOT_A_LOG)
     if arguments.json:
-        json.dump(to_json(diagnosis), sys.stdout)
-        sys.stdout.write("\n")
+        print(json.dumps(to_json(diagnosis)))
     else:
         print(visible_lines("\n".join(_lines(diagnosis))))
     if diagnosis.failure == NOT_VLLM:
@@ -61,24 +63,14 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_status.FOUND if diagnosis.found else exit_status.FINE
 
 
-def _without_secrets(diagnosis: Diagnosis) -> Diagnosis:
-    # Operators paste the output into tickets.
-    line = diagnosis.root_cause_line
-    return replace(
-        diagnosis,
-        root_cause_line=None if line is None else redacted(line),
-        explanation=redacted(diagnosis.explanation),
-    )
-
-
 def _lines(diagnosis: Diagnosis) -> list[str]:
     sure = f"({diagnosis.failure}, confidence {diagnosis.confidence:g})"
-    said = [f"{diagnosis.sentence[0].upper()}{diagnosis.sentence[1:]} {sure}"]
+    sentence = f"{diagnosis.sentence[0].upper()}{diagnosis.sentence[1:]}"
+    said = [f"{sentence} {sure}"]
     if diagnosis.root_cause_line is not None:
         said += ["", f"  line {diagnosis.line_number}: {diagnosis.root_cause_line}"]
     # The explanation may repeat the sentence above.
-    repeated = f"{diagnosis.sentence[0].upper()}{diagnosis.sentence[1:]}."
-    if explanation := diagnosis.explanation.removeprefix(repeated).strip():
+    if explanation := diagnosis.explanation.removeprefix(f"{sentence}.").strip():
         said += ["", explanation]
     checks = [fix for fix in diagnosis.fixes if not fix.changes]
     changes = [fix for fix in diagnosis.fixes if fix.changes]

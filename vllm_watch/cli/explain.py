@@ -3,7 +3,6 @@
 import argparse
 import json
 import sys
-import textwrap
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -25,8 +24,6 @@ examples:
   vllm-watch explain engine_stalled-1764633600-1a2b3c4d --json
   vllm-watch explain engine_stalled-1764633600-1a2b3c4d --url http://gpu-7:9470"""
 
-_COLUMNS_MIN, _COLUMNS_MAX = 60, 120
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("incident", metavar="INCIDENT", help="the incident's id, from the page, the log or /api/v1/incidents")  # fmt: skip
@@ -41,32 +38,29 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _text(one: Explained) -> str:
-    columns = terminal.columns(_COLUMNS_MIN, _COLUMNS_MAX) - 1
-    bold, end = ("\033[1m", "\033[0m") if terminal.takes_colours(sys.stdout) else ("", "")
+    columns = terminal.columns() - 1
+    paint = terminal.painter(sys.stdout)
     where = one.target if one.engine is None else f"{one.target}, engine {one.engine}"
-    began_t, ended_t, why = (
-        one.began_timestamp_seconds,
-        one.ended_timestamp_seconds,
-        one.explanation,
-    )
+    began_t, ended_t = one.began_timestamp_seconds, one.ended_timestamp_seconds
+    why = one.explanation
     now = f"{severity_word(one.severity)}, {one.phase}, since {_clock(began_t)}"
     if one.resolution and ended_t is not None:
         how = ENDED.get(one.resolution, one.resolution)
         now = f"was {severity_word(one.severity)} for {in_words(ended_t - began_t)}, ended {_clock(ended_t)}: {how}"
     head = [
-        f"{bold}{visible(one.title)}{end} on {visible(where)}: {now}",
+        f"{paint(terminal.BOLD, visible(one.title))} on {visible(where)}: {now}",
         *_wrapped("  ", one.summary, columns),
         *_wrapped("  Severity: ", why.severity, columns),
         *_wrapped("  Restart:  ", why.no_restart or CURES, columns),
     ]  # fmt: skip
-    steps = [line for step in one.explanation.way for line in _step(step, columns, bold, end)]
+    steps = [line for step in why.way for line in _step(step, columns, paint)]
     return "\n".join([*head, *(steps or ["", "Its history was not kept."])])
 
 
-def _step(step: Step, columns: int, bold: str, end: str) -> Iterator[str]:
+def _step(step: Step, columns: int, paint: terminal.Paint) -> Iterator[str]:
     advised = ", restart advised" if step.restart_advised else ""
     yield ""
-    yield f"{_clock(step.t)}  {bold}{step.event}{end}: {severity_word(step.severity)}, {visible(step.cause)}{advised}"
+    yield f"{_clock(step.t)}  {paint(terminal.BOLD, step.event)}: {severity_word(step.severity)}, {visible(step.cause)}{advised}"
     lines = [
         ("rule:    ", step.rule), ("", "" if step.rule else step.summary), ("next:    ", step.next_rule),
         *(("for:     ", each) for each in step.evidence), *(("against: ", each) for each in step.against),
@@ -78,10 +72,7 @@ def _step(step: Step, columns: int, bold: str, end: str) -> Iterator[str]:
 
 
 def _wrapped(name: str, text: str, columns: int) -> list[str]:
-    return textwrap.wrap(
-        visible(text), columns, initial_indent=name, subsequent_indent=" " * max(len(name), 4),
-        break_on_hyphens=False,
-    )  # fmt: skip
+    return terminal.wrapped(visible(text), columns, name, " " * max(len(name), 4))
 
 
 def _clock(t: float) -> str:

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from vllm_watch.cli.helpers import exit_status, gpu_holders
+from vllm_watch.cli.helpers import exit_status, gpu_holders, options
 from vllm_watch.errors import WatchError
 
 LOOK_SECONDS = 4.0
@@ -13,7 +13,11 @@ TERM_SECONDS = 10.0
 """Seconds from SIGTERM to SIGKILL. An engine core that can still exit needs less time."""
 
 PID_MAX = 4_194_304  # Linux: PID_MAX_LIMIT
-SECONDS_MAX = 86_400.0
+
+_seconds = options.number(
+    lambda value: 0 < value <= options.SECONDS_MAX,
+    f"is not a number of seconds\n→ write seconds above 0 and up to {options.SECONDS_MAX:g}",
+)
 
 HELP = """\
 Shows who holds the memory of this host's GPUs, with a verdict and its reasons for each holder:
@@ -56,59 +60,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Return 1 if memory is stale, or 3 without a driver."""
-    if arguments.reclaim is not None:
-        return _reclaim(arguments)
-    _refuse_without_reclaim(arguments)
-    judgement = gpu_holders.show(
-        as_json=arguments.json,
-        watch=arguments.watch,
-        trace=arguments.trace,
-        at=arguments.at,
-        procfs=arguments.procfs,
-    )
-    if judgement.no_driver:
-        return exit_status.NO_GO
-    return exit_status.FOUND if judgement.stale else exit_status.FINE
-
-
-def _reclaim(arguments: argparse.Namespace) -> int:
+    if arguments.reclaim is None:
+        if arguments.yes:  # otherwise an operator could believe that a process was ended
+            raise WatchError("--yes without --reclaim", "name the process: --reclaim PID")
+        return gpu_holders.show(arguments)
     from vllm_watch.cli.helpers import reclaim  # noqa: PLC0415
     from vllm_watch.reclaim.reclaim import Patience  # noqa: PLC0415
 
     for given, name in ((arguments.watch, "--watch"), (arguments.trace, "--trace")):
         if given:
-            raise WatchError(
-                f"--reclaim with {name}", "--reclaim acts on this host now: leave one out"
-            )
-    order = reclaim.Order(
-        pid=arguments.reclaim, yes=arguments.yes, as_json=arguments.json, procfs=arguments.procfs,
-        state_dir=arguments.state_dir, no_journal=arguments.no_journal,
-        look_seconds=max(arguments.look, LOOK_SECONDS), patience=Patience(term_seconds=arguments.term_wait),
-    )  # fmt: skip
-    return exit_status.FINE if reclaim.reclaim(order) else exit_status.FOUND
-
-
-def _refuse_without_reclaim(arguments: argparse.Namespace) -> None:
-    # Otherwise an operator could believe that a process was ended.
-    if arguments.yes:
-        raise WatchError("--yes without --reclaim", "name the process: --reclaim PID")
+            remedy = "--reclaim acts on this host now: leave one out"
+            raise WatchError(f"--reclaim with {name}", remedy)
+    arguments.look = max(arguments.look, LOOK_SECONDS)
+    freed = reclaim.reclaim(arguments, Patience(term_seconds=arguments.term_wait))
+    return exit_status.FINE if freed else exit_status.FOUND
 
 
 def _pid(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= PID_MAX:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is not a process ID\n→ write the PID of a stale holder: vllm-watch gpus lists them"
-        )
+        remedy = "write the PID of a stale holder: vllm-watch gpus lists them"
+        raise argparse.ArgumentTypeError(f"'{text}' is not a process ID\n→ {remedy}")
     return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value <= SECONDS_MAX:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is not a number of seconds\n→ write seconds above 0 and up to {SECONDS_MAX:g}"
-        )
-    return value

@@ -4,14 +4,16 @@ import argparse
 import asyncio
 import json
 import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from vllm_watch.cli.helpers import connection, exit_status
 from vllm_watch.cli.helpers.connection import Connection
 from vllm_watch.config import Config, load
 from vllm_watch.errors import WatchError
+from vllm_watch.notify.base import Finding as NotifierFinding
 from vllm_watch.restart.hooks.base import Finding, HookCall, Tools, make
 from vllm_watch.settings import web
 from vllm_watch.settings.stages import LogSettings
@@ -46,14 +48,23 @@ def run(arguments: argparse.Namespace) -> int:
     logs.configure(LogSettings(level="warning"))
     config = load(arguments.config, environ=os.environ)
     targets = _targets(config, arguments.name, arguments.target)
-    daemon = connection.of(arguments, _watcher_url(config))
+    encrypted = config.web_config is not None and web.read(config.web_config).tls_server_config.on
+    here = config.url_here(config.listen_address[1], "https" if encrypted else "http")
+    daemon = connection.of(arguments, here)
     results = asyncio.run(_rehearse(config, arguments.name, targets, daemon))
     kind = config.hooks.by_name()[arguments.name][0]
     ok = all(finding.ok for findings in results.values() for finding in findings)
     if arguments.json:
-        print(json.dumps(_document(arguments.name, kind, ok, results), indent=2))
+        told = [
+            {"target": target, "ok": all(each.ok for each in findings), "findings": [*map(asdict, findings)]}
+            for target, findings in results.items()
+        ]  # fmt: skip
+        document = {"hook": arguments.name, "kind": kind, "ok": ok, "targets": told}
+        print(json.dumps(document, indent=2))
     else:
-        print(visible_lines("\n".join(_lines(arguments.name, kind, results))))
+        for target, findings in results.items():
+            head = f"hook {arguments.name} ({kind}) for target {target}: nothing was restarted"
+            print(visible_lines("\n".join([head, *finding_lines(findings)])))
     return exit_status.FINE if ok else exit_status.FOUND
 
 
@@ -62,17 +73,16 @@ def _targets(config: Config, name: str, wanted: str | None) -> list[TargetConfig
     if name not in hooks:
         known = f"write the name of one: {', '.join(hooks)}" if hooks else "configure one in hooks"
         raise WatchError(f"there is no hook '{name}'", known)
-    if wanted is not None:
-        found = [target for target in config.targets if target.name == wanted]
-        if not found:
-            known = ", ".join(target.name for target in config.targets) or "no target is listed"
-            raise WatchError(f"there is no target '{wanted}'", f"write the name of one: {known}")
-        return found
-    found = [target for target in config.targets if config.restart_for(target).hook == name]
-    found = found or list(config.targets if len(config.targets) == 1 else ())
-    if not found:
+    known = ", ".join(target.name for target in config.targets) or "no target is listed"
+    cause, remedy = f"there is no target '{wanted}'", f"write the name of one: {known}"
+    found = [target for target in config.targets if target.name == wanted]
+    if wanted is None:
         cause = f"no target has restart.hook: {name}"
-        raise WatchError(cause, "name the target to rehearse it for with --target")
+        remedy = "name the target to rehearse it for with --target"
+        found = [target for target in config.targets if config.restart_for(target).hook == name]
+        found = found or list(config.targets if len(config.targets) == 1 else ())
+    if not found:
+        raise WatchError(cause, remedy)
     return found
 
 
@@ -89,11 +99,6 @@ async def _rehearse(
         started, first = await _observed(target, config)
         results[target.name] = [first, *await hook.rehearse(_call(target, started))]
     return results
-
-
-def _watcher_url(config: Config) -> str:
-    encrypted = config.web_config is not None and web.read(config.web_config).tls_server_config.on
-    return config.url_here(config.listen_address[1], "https" if encrypted else "http")
 
 
 def _call(target: TargetConfig, process_start_time: float | None) -> HookCall:
@@ -127,28 +132,10 @@ async def _observed(target: TargetConfig, config: Config) -> tuple[float | None,
     return started, Finding(ok=True, text=f"{target.url} answers; it started at {since}")
 
 
-def _document(name: str, kind: str, ok: bool, results: dict[str, list[Finding]]) -> dict[str, Any]:
-    targets = [
-        {
-            "target": target,
-            "ok": all(finding.ok for finding in findings),
-            "findings": [
-                {"ok": finding.ok, "text": finding.text, "remedy": finding.remedy}
-                for finding in findings
-            ],
-        }
-        for target, findings in results.items()
-    ]
-    return {"hook": name, "kind": kind, "ok": ok, "targets": targets}
-
-
-def _lines(name: str, kind: str, results: dict[str, list[Finding]]) -> list[str]:
-    lines = []
-    for target, findings in results.items():
-        lines.append(f"hook {name} ({kind}) for target {target}: nothing was restarted")
-        for finding in findings:
-            mark = "WRONG" if not finding.ok else "note" if finding.remedy else "ok"
-            lines.append(f"  {mark:7}{finding.text}")
-            if finding.remedy:
-                lines.append(f"         → {finding.remedy}")
-    return lines
+def finding_lines(findings: Iterable[Finding | NotifierFinding]) -> Iterator[str]:
+    """Yield each finding and its remedy."""
+    for finding in findings:
+        mark = "WRONG" if not finding.ok else "note" if finding.remedy else "ok"
+        yield f"  {mark:7}{finding.text}"
+        if finding.remedy:
+            yield f"         → {finding.remedy}"

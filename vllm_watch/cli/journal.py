@@ -4,9 +4,7 @@ import argparse
 import asyncio
 import getpass
 import json
-import os
 import sys
-import textwrap
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -18,7 +16,7 @@ from vllm_watch.cli.helpers import connection, exit_status, options, state_folde
 from vllm_watch.cli.helpers.top.status import asked
 from vllm_watch.errors import WatchError
 from vllm_watch.state import file, seal
-from vllm_watch.state.journal import Entry, Journal, Told
+from vllm_watch.state.journal import Entry, Told
 from vllm_watch.support.visible import visible
 
 HELP = """\
@@ -38,8 +36,6 @@ examples:
 
 ENTRIES_MAX = 20_000  # the journal's limit
 
-_COLUMNS_MIN, _COLUMNS_MAX = 60, 160
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
@@ -56,8 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.url is not None:
-        return _remote(arguments)
-    folder = state_folder.find(arguments.state_dir, os.environ)
+        _show_remote(arguments)
+        return exit_status.FINE
+    folder = state_folder.find(arguments.state_dir)
     if not (folder / file.NAME).exists() and not (folder / seal.NAME).exists():
         raise WatchError(
             f"there is no journal in {folder}",
@@ -66,34 +63,28 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action is not None:
         lost = asyncio.run(_accept_loss(folder, arguments.reason))
         print(f"accepted: {lost}" if lost else "nothing was lost")
-        return exit_status.FINE
-    _show(asyncio.run(_read(folder, arguments.since)), str(folder), as_json=arguments.json)
+    else:
+        _show(asyncio.run(_read(folder, arguments.since)), str(folder), as_json=arguments.json)
     return exit_status.FINE
 
 
-def _remote(arguments: argparse.Namespace) -> int:
+def _show_remote(arguments: argparse.Namespace) -> None:
     for given, name in ((arguments.action, "accept-loss"), (arguments.state_dir, "--state-dir")):
         if given:
-            raise WatchError(
-                f"{name} with --url", "a folder is named on its own host: leave one out"
-            )
+            remedy = "a folder is named on its own host: leave one out"
+            raise WatchError(f"{name} with --url", remedy)
     there = connection.of(arguments)
     told = asked(there, lambda daemon: daemon.journal(arguments.since))
     _show(told, there.url, as_json=arguments.json)
-    return exit_status.FINE
 
 
 def _show(told: Told, where: str, *, as_json: bool) -> None:
     if told.lost is not None:
-        print(
-            f"a part of the history is lost: {visible(told.lost)}; to continue: vllm-watch journal accept-loss",
-            file=sys.stderr,
-        )
+        lost = f"a part of the history is lost: {visible(told.lost)}"
+        print(f"{lost}; to continue: vllm-watch journal accept-loss", file=sys.stderr)
     if told.older:
-        print(
-            f"only the last {len(told.entries)} entries of that time are shown here",
-            file=sys.stderr,
-        )
+        shown = f"only the last {len(told.entries)} entries of that time are shown here"
+        print(shown, file=sys.stderr)
     if as_json:
         for entry in told.entries:
             print(json.dumps(asdict(entry)))
@@ -102,31 +93,25 @@ def _show(told: Told, where: str, *, as_json: bool) -> None:
 
 
 async def _accept_loss(folder: Path, reason: str) -> str | None:
-    journal = Journal(folder)
-    try:
+    async with state_folder.journal(folder) as journal:
         return await journal.accept_loss(getpass.getuser(), reason)
-    finally:
-        await journal.close()
 
 
 async def _read(folder: Path, since_t: float) -> Told:
-    journal = Journal(folder)
-    try:
+    async with state_folder.journal(folder) as journal:
         return await journal.told(since_t, ENTRIES_MAX)
-    finally:
-        await journal.close()
 
 
 def _text(entries: Sequence[Entry], where: str) -> str:
     if not entries:
         return f"no entries of that time in {where}"
-    columns = terminal.columns(_COLUMNS_MIN, _COLUMNS_MAX) - 1
-    bold, plain = ("\033[1m", "\033[0m") if terminal.takes_colours(sys.stdout) else ("", "")
+    columns = terminal.columns(160) - 1
+    paint = terminal.painter(sys.stdout)
     lines: list[str] = []
     for entry in entries:
         when = datetime.fromtimestamp(entry.t).astimezone().isoformat(" ", "seconds")
         head = f"{entry.action.replace('_', ' ')}: {entry.target}" if entry.target else entry.action
-        lines.append(f"{when}  {bold}{visible(head)}{plain}")
+        lines.append(f"{when}  {paint(terminal.BOLD, visible(head))}")
         told = (
             f"by {entry.actor} ({entry.source})",
             entry.reason,
@@ -134,7 +119,5 @@ def _text(entries: Sequence[Entry], where: str) -> str:
             entry.after,
         )
         for text in filter(None, told):
-            lines += textwrap.wrap(
-                visible(text), columns, initial_indent=" " * 4, subsequent_indent=" " * 6, break_on_hyphens=False
-            )  # fmt: skip
+            lines += terminal.wrapped(visible(text), columns, " " * 4, " " * 6)
     return "\n".join(lines)

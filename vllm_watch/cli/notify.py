@@ -4,9 +4,11 @@ import argparse
 import asyncio
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 from vllm_watch.cli.helpers import exit_status
+from vllm_watch.cli.hook import finding_lines
 from vllm_watch.config import load
 from vllm_watch.notify.kinds import named, send_test
 from vllm_watch.settings.stages import LogSettings
@@ -38,14 +40,10 @@ def run(arguments: argparse.Namespace) -> int:
     findings = asyncio.run(send_test(config.notifications_linked, settings))
     ok = all(each.ok for each in findings)
     if arguments.json:
-        said = [{"ok": each.ok, "text": each.text, "remedy": each.remedy} for each in findings]
+        said = [*map(asdict, findings)]
         document = {"notifier": arguments.name, "kind": kind, "ok": ok, "findings": said}
         print(json.dumps(document, indent=2))
     else:
-        print(f"notifier {arguments.name} ({kind})")
-        for each in findings:
-            mark = "WRONG" if not each.ok else "note" if each.remedy else "ok"
-            print(f"  {mark:7}{visible_lines(each.text)}")
-            if each.remedy:
-                print(f"         → {visible_lines(each.remedy)}")
+        head = f"notifier {arguments.name} ({kind})"
+        print(visible_lines("\n".join([head, *finding_lines(findings)])))
     return exit_status.FINE if ok else exit_status.FOUND

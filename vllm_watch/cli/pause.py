@@ -2,7 +2,7 @@
 
 import argparse
 
-from vllm_watch.cli.helpers import daemon_requests
+from vllm_watch.cli.helpers import daemon_requests, options
 
 HELP = f"""\
 Stops all restarts, including those requested by hand. A restart that is under way continues.
@@ -14,18 +14,10 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--reason", metavar="TEXT", required=True, help="the reason, shown with every refusal"
-    )
-    parser.add_argument(
-        "--minutes",
-        metavar="N",
-        type=daemon_requests.minutes,
-        help="for how long (default: until resume)",
-    )
-    daemon_requests.add_daemon(parser)
+    add = parser.add_argument
+    add("--reason", metavar="TEXT", required=True, help="the reason, shown with every refusal")
+    add("--minutes", metavar="N", type=options.minutes, help="for how long (default: until resume)")
+    daemon_requests.add_daemon(parser, "pause", "reason", "minutes")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    body = {"reason": arguments.reason, "minutes": arguments.minutes}
-    return daemon_requests.ask(arguments, daemon_requests.path("pause"), body)
+run = daemon_requests.ask

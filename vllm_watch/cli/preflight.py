@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -11,25 +12,30 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NoReturn
 
-from vllm_watch.cli.helpers import exit_status, terminal
-from vllm_watch.cli.helpers.gpu_holders import BRIEF, LOOK_SECONDS, LOOKS, command_of
+from vllm_watch.cli.helpers import exit_status, options, terminal
+from vllm_watch.cli.helpers.gpu_holders import (
+    BRIEF,
+    LOOK_SECONDS,
+    LOOKS,
+    command_of,
+    gpu_source,
+)
 from vllm_watch.cli.helpers.launch import gather
 from vllm_watch.cli.helpers.launch_software import ask_vllm
 from vllm_watch.errors import WatchError
 from vllm_watch.preflight.check_gpus import memory_missing
 from vllm_watch.preflight.facts import OK, PROBLEM, UNKNOWN, WARNING, Facts, Finding
 from vllm_watch.preflight.judge import Verdict, as_json, judge
-from vllm_watch.settings.stages import GpuSettings, LogSettings
+from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.signals.holders.judge import HolderJudge
-from vllm_watch.sources.nvml import NvmlSource
-from vllm_watch.sources.processes import ProcReader
-from vllm_watch.support import logs
 from vllm_watch.support.visible import visible, visible_lines
 
-SECONDS_MAX = 86_400.0
-_TERMINATED = 128 + signal.SIGTERM
 _TELL_AGAIN_SECONDS = 15.0
 _COMMAND_CHARACTERS = 60
+_seconds = options.number(
+    lambda value: 0 <= value <= options.SECONDS_MAX,
+    f"is not a time to wait\n→ write seconds from 0 to {options.SECONDS_MAX:g}",
+)
 
 HELP = """\
 Checks a vLLM launch before it starts: flags, model files, GPUs and who holds their memory, whether the
@@ -50,50 +56,28 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--exec", action="store_true", help="become vLLM if no problem is found")  # fmt: skip
-    parser.add_argument(
-        "--wait-for-vram", metavar="SECONDS", type=_seconds, default=0.0,
-        help="wait up to this long until the GPU memory that the launch needs is free",
-    )  # fmt: skip
+    parser.add_argument("--wait-for-vram", metavar="SECONDS", type=_seconds, default=0.0,
+        help="wait up to this long until the GPU memory that the launch needs is free")  # fmt: skip
     parser.add_argument("--no-ask-vllm", action="store_false", dest="ask_vllm", help="do not run the installed vLLM's own argument parser (up to 60 s)")  # fmt: skip
     parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="after --: the command that starts vLLM")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Return 0 if vLLM can start, else 3."""
-    words = list(arguments.command)
-    if words[:1] == ["--"]:
-        words = words[1:]
+    words = tuple(arguments.command[arguments.command[:1] == ["--"] :])
     if not words:
-        raise WatchError(
-            "no command is given", "put it after --: vllm-watch preflight -- vllm serve MODEL"
-        )
-    return _preflight(tuple(words), arguments)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= SECONDS_MAX:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is not a time to wait\n→ write seconds from 0 to {SECONDS_MAX:g}"
-        )
-    return value
-
-
-def _preflight(words: tuple[str, ...], arguments: argparse.Namespace) -> int:
+        remedy = "put it after --: vllm-watch preflight -- vllm serve MODEL"
+        raise WatchError("no command is given", remedy)
     # PID 1 ignores SIGTERM without a handler.
-    signal.signal(signal.SIGTERM, _ended)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     known = gather(words, dict(os.environ))
     if arguments.ask_vllm:
         with terminal.waiting("asking vLLM's own parser"):
             known = replace(known, asked=ask_vllm(known))
-    if arguments.wait_for_vram:  # waiting prints its own progress
+    told = terminal.waiting("looking at who uses the GPUs")
+    # Waiting for memory prints its own progress.
+    with contextlib.nullcontext() if arguments.wait_for_vram else told:
         facts = asyncio.run(_with_gpus(known, arguments.wait_for_vram))
-    else:
-        with terminal.waiting("looking at who uses the GPUs"):
-            facts = asyncio.run(_with_gpus(known, 0.0))
     verdict = judge(facts)
     _say(arguments, facts, verdict)
     if not verdict.go:
@@ -103,61 +87,44 @@ def _preflight(words: tuple[str, ...], arguments: argparse.Namespace) -> int:
     return exit_status.FINE
 
 
-class _GpuLooks:
-    def __init__(self) -> None:
-        logs.configure(LogSettings(level="error"))  # the findings show poll errors
-        self._source = NvmlSource(GpuSettings(), ProcReader())
-        self._judge = HolderJudge(BRIEF)
-
-    async def look(self, facts: Facts) -> Facts:
-        reading = await self._source.read()
-        gpus = reading.known_gpus
-        text = reading.text or ("" if gpus else "the driver lists none: none was given to this container")  # fmt: skip
-        software = replace(facts.software, driver=reading.driver_version)
-        if gpus is None:
-            return replace(facts, gpus=None, gpus_text=text, software=software)
-        judged = self._judge.look(time.monotonic(), reading.t, gpus)
-        said = {
-            holder.process.pid: said[:_COMMAND_CHARACTERS]
-            for gpu in judged
-            for holder in gpu.holders or ()
-            if (said := command_of(holder)) is not None
-        }
-        return replace(facts, gpus=judged, gpus_text=text, software=software, commands=said)
-
-    async def close(self) -> None:
-        await self._source.close()
-
-
 async def _with_gpus(facts: Facts, wait_seconds: float) -> Facts:
-    looks = _GpuLooks()
-    try:
-        return await _looked(looks, facts, wait_seconds)
-    finally:
-        await looks.close()
-
-
-async def _looked(looks: _GpuLooks, facts: Facts, wait_seconds: float) -> Facts:
     """Poll until the GPUs are judged. Wait up to `wait_seconds` for free memory."""
-    began_s = time.monotonic()
-    facts = await looks.look(facts)
-    told, told_s, seen = "", began_s, 1
-    while True:
-        waited_s = time.monotonic() - began_s
-        waits_for = memory_missing(facts)
-        waits = bool(waits_for) and waited_s < wait_seconds
-        # Judging processes takes several polls. Free memory is known after one.
-        if not waits and (not waits_for or seen >= LOOKS):
-            if told:
-                _tell(f"{'waited in vain' if waits_for else 'the memory is free'} after {waited_s:.0f} s")  # fmt: skip
-            return facts
-        again = time.monotonic() - told_s >= _TELL_AGAIN_SECONDS
-        if waits and (waits_for != told or again):
-            _tell(f"waiting for GPU memory, {wait_seconds - waited_s:.0f} s more at most: {waits_for}")  # fmt: skip
-            told, told_s = waits_for, time.monotonic()
-        await asyncio.sleep(LOOK_SECONDS)
-        facts = await looks.look(facts)
-        seen += 1
+    judge, began_s = HolderJudge(BRIEF), time.monotonic()
+    told, told_s, seen = "", began_s, 0
+    async with gpu_source() as source:
+        while True:
+            facts = _looked(facts, await source.read(), judge)
+            seen += 1
+            waited_s = time.monotonic() - began_s
+            waits_for = memory_missing(facts)
+            waits = bool(waits_for) and waited_s < wait_seconds
+            # Judging processes takes several polls. Free memory is known after one.
+            if not waits and (not waits_for or seen >= LOOKS):
+                if told:
+                    _tell(f"{'waited in vain' if waits_for else 'the memory is free'} after {waited_s:.0f} s")  # fmt: skip
+                return facts
+            again = time.monotonic() - told_s >= _TELL_AGAIN_SECONDS
+            if waits and (waits_for != told or again):
+                _tell(f"waiting for GPU memory, {wait_seconds - waited_s:.0f} s more at most: {waits_for}")  # fmt: skip
+                told, told_s = waits_for, time.monotonic()
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+def _looked(facts: Facts, reading: GpuReading, judge: HolderJudge) -> Facts:
+    gpus = reading.known_gpus
+    text = reading.text or ("" if gpus else "the driver lists none: none was given to this container")  # fmt: skip
+    software = replace(facts.software, driver=reading.driver_version)
+    facts = replace(facts, gpus=None, gpus_text=text, software=software)
+    if gpus is None:
+        return facts
+    judged = judge.look(time.monotonic(), reading.t, gpus)
+    said = {
+        holder.process.pid: said[:_COMMAND_CHARACTERS]
+        for gpu in judged
+        for holder in gpu.holders or ()
+        if (said := command_of(holder)) is not None
+    }
+    return replace(facts, gpus=judged, commands=said)
 
 
 def _say(arguments: argparse.Namespace, facts: Facts, verdict: Verdict) -> None:
@@ -165,52 +132,35 @@ def _say(arguments: argparse.Namespace, facts: Facts, verdict: Verdict) -> None:
     if arguments.json:
         print(json.dumps(as_json(facts, verdict)), file=out, flush=True)
         return
-    colours = terminal.takes_colours(out)
-    print("\n".join(_lines(facts, verdict, colours=colours)), file=out, flush=True)
+    paint = terminal.painter(out)
+    found = [line for each in verdict.findings for line in _finding(each, paint)]
+    launch = f"launch: {visible(facts.command.shown())}"
+    print("\n".join([launch, "", *found, "", _end(verdict, paint)]), file=out, flush=True)
 
 
 _WORDS = {OK: "ok", WARNING: "warning", PROBLEM: "PROBLEM", UNKNOWN: "unknown"}
-_COLOURS = {OK: "\033[32m", WARNING: "\033[33m", PROBLEM: "\033[1;31m", UNKNOWN: "\033[2m"}
-_END = "\033[0m"
+_STYLES = {OK: "32", WARNING: terminal.YELLOW, PROBLEM: terminal.RED, UNKNOWN: terminal.DIM}
 
 
-def _lines(facts: Facts, verdict: Verdict, *, colours: bool) -> list[str]:
-    found = [line for each in verdict.findings for line in _finding(each, colours=colours)]
-    return [
-        f"launch: {visible(facts.command.shown())}",
-        "",
-        *found,
-        "",
-        _end(verdict, colours=colours),
-    ]
-
-
-def _finding(finding: Finding, *, colours: bool) -> Iterator[str]:
-    word = f"{_WORDS[finding.status]:8}"
-    if colours:
-        word = f"{_COLOURS[finding.status]}{word}{_END}"
+def _finding(finding: Finding, paint: terminal.Paint) -> Iterator[str]:
+    word = paint(_STYLES[finding.status], f"{_WORDS[finding.status]:8}")
     yield f"{word} {finding.check:13} {visible_lines(finding.text)}"
     for fix in finding.fixes:
         yield visible_lines(f"{'':9}→ {fix.what}" + (f":  {fix.command}" if fix.command else ""))
 
 
-def _end(verdict: Verdict, *, colours: bool) -> str:
+def _end(verdict: Verdict, paint: terminal.Paint) -> str:
     count = len(verdict.problems)
     unknown = sum(each.status == UNKNOWN for each in verdict.findings)
+    text = "GO: no problem found"
     if count:
-        text, status = f"NO-GO: {count} {'problem' if count == 1 else 'problems'}", PROBLEM
-    else:
-        text, status = "GO: no problem found", OK
+        text = f"NO-GO: {count} {'problem' if count == 1 else 'problems'}"
     text += f" ({unknown} unknown)" if unknown else ""
-    return f"{_COLOURS[status]}{text}{_END}" if colours else text
+    return paint(_STYLES[PROBLEM if count else OK], text)
 
 
 def _tell(text: str) -> None:
     print(f"vllm-watch: {text}", file=sys.stderr, flush=True)
-
-
-def _ended(number: int, frame: object) -> NoReturn:
-    raise SystemExit(_TERMINATED)
 
 
 def _become(words: tuple[str, ...]) -> NoReturn:
@@ -223,6 +173,5 @@ def _become(words: tuple[str, ...]) -> NoReturn:
     try:
         os.execvp(words[0], words)  # noqa: S606 - deliberately without a shell
     except OSError as error:
-        raise WatchError(
-            f"'{words[0]}' cannot be started: {error.strerror}", "name the program that starts vLLM"
-        ) from None
+        cause = f"'{words[0]}' cannot be started: {error.strerror}"
+        raise WatchError(cause, "name the program that starts vLLM") from None

@@ -84,16 +84,12 @@ def _asked(scheme: str, host: str, port: int) -> str:
 
 
 def _status(scheme: str, host: str, port: int) -> int:
-    made: http.client.HTTPConnection
+    made = http.client.HTTPConnection(host, port, timeout=_SECONDS)
     if scheme == "https":
         made = http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=_context())
-    else:
-        made = http.client.HTTPConnection(host, port, timeout=_SECONDS)
-    try:
+    with contextlib.closing(made):
         made.request("GET", _PATH)
         return made.getresponse().status
-    finally:
-        made.close()
 
 
 def _shakes_hands(host: str, port: int) -> bool:

@@ -5,10 +5,11 @@ import asyncio
 import gzip
 import io
 import json
+import math
 import sys
 import zlib
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -76,30 +77,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _read(source: str, arguments: argparse.Namespace) -> int:
-    reading = _of_server(source, arguments) if _is_url(source) else _of_file(source)
+    is_url = source.startswith(("http://", "https://"))
+    is_url = is_url or (":" in source and not Path(source).exists())
+    reading = _of_server(source, arguments) if is_url else _of_file(source)
     if arguments.json:
-        json.dump(reading_to_json(reading), sys.stdout)
-        sys.stdout.write("\n")
+        print(json.dumps(reading_to_json(reading)))
     else:
         print(visible_lines("\n".join(_lines(reading))))
     return exit_status.FINE if reading.vllm else exit_status.FOUND
 
 
-def _is_url(source: str) -> bool:
-    return source.startswith(("http://", "https://")) or (
-        ":" in source and not Path(source).exists()
-    )
-
-
-def _of_file(source: str) -> Reading:
-    body = _from_file(source)
-    return Reader().read(body, openmetrics=body.rstrip().endswith("# EOF"))
-
-
 def _of_server(url: str, arguments: argparse.Namespace) -> Reading:
-    config = load(
-        None, environ={}, targets=[url], targets_from="URL", tls=options.engine_tls(arguments)
-    )
+    tls = options.engine_tls(arguments)
+    config = load(None, environ={}, targets=[url], targets_from="URL", tls=tls)
     url, key = config.targets[0].url, arguments.api_key_file
     answer = asyncio.run(_fetch(url, config.scrape.tls_config, key))
     if answer.call.outcome != "ok":
@@ -122,21 +112,24 @@ def reading_to_json(reading: Reading) -> dict[str, Any]:
         "why_not": reading.why_not,
         "engine_kind": reading.engine_kind,
         "engines": {
-            engine.engine: {name: _plain(getattr(engine, name)) for name in FIELD_NAMES}
+            engine.engine: {name: plain(getattr(engine, name)) for name in FIELD_NAMES}
             for engine in reading.engines
         },
         "unknown_families": list(reading.unknown_families),
     }
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if abs(value) < float("inf") else None
+def plain(value: Any) -> Any:
+    """Convert a record or a value to JSON, with null for NaN and infinities."""
     if isinstance(value, Histogram):
-        return {"count": _plain(value.count), "sum": _plain(value.sum)}
+        return {"count": plain(value.count), "sum": plain(value.sum)}
+    if is_dataclass(value):
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
-    return value
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 async def _fetch(url: str, tls: TlsConfig, key: Path | None) -> http.Answer:
@@ -150,7 +143,7 @@ async def _fetch(url: str, tls: TlsConfig, key: Path | None) -> http.Answer:
     return answer
 
 
-def _from_file(name: str) -> str:
+def _of_file(name: str) -> Reading:
     try:
         if name == "-":
             raw = sys.stdin.buffer.read(_BODY_BYTES_MAX + 1)
@@ -160,42 +153,34 @@ def _from_file(name: str) -> str:
         if raw[:2] == b"\x1f\x8b":
             raw = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(_BODY_BYTES_MAX + 1)
     except OSError as error:
-        raise WatchError(
-            f"{name} cannot be read: {error.strerror or error}", "name a file or a URL"
-        ) from None
+        cause = f"{name} cannot be read: {error.strerror or error}"
+        raise WatchError(cause, "name a file or a URL") from None
     except (EOFError, zlib.error):
         raise WatchError(f"{name} is damaged gzip", "fetch it again") from None
     if len(raw) > _BODY_BYTES_MAX:
-        raise WatchError(
-            f"{name} is longer than {_BODY_BYTES_MAX >> 20} MiB", "give one body of /metrics"
-        )
-    return _text(raw, name)
+        cause = f"{name} is longer than {_BODY_BYTES_MAX >> 20} MiB"
+        raise WatchError(cause, "give one body of /metrics")
+    body = _text(raw, name)
+    return Reader().read(body, openmetrics=body.rstrip().endswith("# EOF"))
 
 
 def _text(raw: bytes, where: str) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise WatchError(
-            f"{where} is not text: byte {error.start} is not UTF-8", "give the body of /metrics"
-        ) from None
+        cause = f"{where} is not text: byte {error.start} is not UTF-8"
+        raise WatchError(cause, "give the body of /metrics") from None
 
 
 def _lines(reading: Reading) -> list[str]:
-    lines = []
+    lines = [f"not vLLM's metrics: {reading.why_not}"]
     if reading.vllm:
-        lines.append(f"vLLM, {reading.engine_kind} engine, {len(reading.engines)} seen")
-    else:
-        lines.append(f"not vLLM's metrics: {reading.why_not}")
+        lines = [f"vLLM, {reading.engine_kind} engine, {len(reading.engines)} seen"]
     for engine in reading.engines:
         lines.append(f"\nengine {engine.engine}  {engine.model_name or ''}".rstrip())
-        absent = []
-        for name in FIELD_NAMES:
-            value = getattr(engine, name)
-            if value is None:
-                absent.append(name)
-            else:
-                lines.append(f"  {name:36}{_shown(value)}")
+        absent = [name for name in FIELD_NAMES if getattr(engine, name) is None]
+        known = [name for name in FIELD_NAMES if name not in absent]
+        lines += [f"  {name:36}{_shown(getattr(engine, name))}" for name in known]
         lines.append(f"  not offered: {', '.join(absent) or 'nothing'}")
     if reading.unknown_families:
         lines.append(f"\nfamilies without a field: {', '.join(reading.unknown_families)}")
@@ -204,10 +189,10 @@ def _lines(reading: Reading) -> list[str]:
 
 def _shown(value: Any) -> str:
     if isinstance(value, Histogram):
-        mean = (
-            f", mean {value.sum / value.count:.6g}" if value.count and value.sum is not None else ""
-        )
-        return f"{value.count:.15g} observed{mean}"
+        said = f"{value.count:.15g} observed"
+        if not value.count or value.sum is None:
+            return said
+        return f"{said}, mean {value.sum / value.count:.6g}"
     if isinstance(value, Mapping):
         return "  ".join(f"{key}={_shown(each)}" for key, each in value.items())
     return f"{value:.15g}" if isinstance(value, float) else str(value)

@@ -6,8 +6,7 @@ import contextlib
 import signal
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vllm_watch import config as configuration
@@ -37,20 +36,11 @@ examples:
 _INTERVAL_SECONDS = 1.0
 _INTERVAL_SECONDS_MIN = 0.1  # shorter intervals would load the server
 _FILE_BYTES_MAX = 256 << 20
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is not a number of seconds\n→ write seconds, 0.1 or more: 5"
-        ) from None
-    if not _INTERVAL_SECONDS_MIN <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(
-            f"{text} is out of range\n→ write seconds, {_INTERVAL_SECONDS_MIN} or more: 5"
-        )
-    return seconds
+_seconds = options.number(
+    lambda value: _INTERVAL_SECONDS_MIN <= value < float("inf"),
+    "is not a number of seconds\n→ write seconds, 0.1 or more: 5",
+    "write seconds, 0.1 or more: 5",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,14 +54,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    record(
-        arguments.target,
-        arguments.out,
+    tls = options.engine_tls(arguments)
+    config = configuration.load(None, environ={}, targets=[arguments.target], tls=tls)
+    logs.configure(LogSettings(level="warning"))
+    settings = ScrapeSettings(
         interval_seconds=arguments.interval,
-        duration_seconds=arguments.duration,
-        bytes_max=_FILE_BYTES_MAX,
-        tls=options.engine_tls(arguments),
+        health_interval_seconds=arguments.interval,
+        connect_timeout_seconds=_CONNECT_TIMEOUT_SECONDS,
+        timeout_seconds=_TIMEOUT_SECONDS,
+        tls_config=config.scrape.tls_config,
     )
+    with Writer(arguments.out, bytes_max=_FILE_BYTES_MAX) as writer:
+        target, is_live = config.targets[0].identity(), sys.stderr.isatty()
+        asyncio.run(_Recording(target, settings, writer, is_live).run(arguments.duration))
     return exit_status.FINE
 
 
@@ -81,60 +76,38 @@ _TIMEOUT_SECONDS = 4.0
 _GPU_DEADLINE_SECONDS_MAX = 4.0  # a hung driver must not delay scrapes
 
 
-def record(
-    url: str,
-    out: Path,
-    *,
-    interval_seconds: float,
-    duration_seconds: float | None,
-    bytes_max: int,
-    tls: Mapping[str, str],
-) -> None:
-    """Record until a signal or limit. Raises ConfigError or RecordingError."""
-    config = configuration.load(None, environ={}, targets=[url], tls=tls)
-    logs.configure(LogSettings(level="warning"))
-    settings = ScrapeSettings(
-        interval_seconds=interval_seconds,
-        health_interval_seconds=interval_seconds,
-        connect_timeout_seconds=_CONNECT_TIMEOUT_SECONDS,
-        timeout_seconds=_TIMEOUT_SECONDS,
-        tls_config=config.scrape.tls_config,
-    )
-    with Writer(out, bytes_max=bytes_max) as writer:
-        recording = _Recording(config.targets[0].identity(), settings, writer)
-        asyncio.run(recording.run(duration_seconds))
-
-
+@dataclass(slots=True)
 class _Recording:
-    def __init__(self, target: Target, settings: ScrapeSettings, writer: Writer) -> None:
-        self._target = target
-        self._settings = settings
-        self._writer = writer
-        self._looks = 0
-        self._failed = 0
-        self._is_live = sys.stderr.isatty()
+    target: Target
+    settings: ScrapeSettings
+    writer: Writer
+    is_live: bool
+    looks: int = 0
+    failed: int = 0
 
     async def run(self, duration_seconds: float | None) -> None:
         stopping = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-        interval_seconds = self._settings.interval_seconds
+        interval_seconds = self.settings.interval_seconds
         deadline_seconds = min(interval_seconds, _GPU_DEADLINE_SECONDS_MAX)
         gpus = NvmlSource(GpuSettings(deadline_seconds=deadline_seconds), ProcReader())
-        cpu = CpuWaits(self._target.url)
+        cpu = CpuWaits(self.target.url)
         began = due = time.monotonic()
         end = float("inf") if duration_seconds is None else began + duration_seconds
         try:
             async with http.new_session() as session:
-                source = VllmSource(self._target, self._settings, session)
+                source = VllmSource(self.target, self.settings, session)
                 while due < end and not stopping.is_set():
                     await self._look(source, gpus, cpu, began)
                     due = max(due + interval_seconds, time.monotonic())
-                    await _wait(stopping, min(due, end) - time.monotonic())
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(max(0.0, min(due, end) - time.monotonic())):
+                            await stopping.wait()
         finally:
             cpu.close()
             await gpus.close()
-            if self._is_live:
+            if self.is_live:
                 sys.stderr.write("\n")
 
     async def _look(
@@ -145,12 +118,12 @@ class _Recording:
         if source.local:
             waits = await cpu.observe(observation)
             observation = replace(observation, gpus=reading.known_gpus, cpu=waits)
-        line = to_line(observation, look.body, target=self._target.url)
-        await asyncio.to_thread(self._writer.write, line)
+        line = to_line(observation, look.body, target=self.target.url)
+        await asyncio.to_thread(self.writer.write, line)
         scrape = observation.scrape
-        self._looks += 1
-        self._failed += scrape.outcome != "ok"
-        if self._is_live:
+        self.looks += 1
+        self.failed += scrape.outcome != "ok"
+        if self.is_live:
             sys.stderr.write(self._status(scrape, time.monotonic() - began))
             sys.stderr.flush()
 
@@ -158,13 +131,7 @@ class _Recording:
         hours, minutes = divmod(int(seconds) // 60, 60)
         said = f"{last.latency_s * 1000:.0f} ms" if last.outcome == "ok" else last.outcome
         return (
-            f"\r{hours}:{minutes:02}:{int(seconds) % 60:02}  {self._looks} scrapes, "
-            f"{self._failed} failed, {self._writer.size_bytes / 1e6:.1f} MB, last: {said}"
+            f"\r{hours}:{minutes:02}:{int(seconds) % 60:02}  {self.looks} scrapes, "
+            f"{self.failed} failed, {self.writer.size_bytes / 1e6:.1f} MB, last: {said}"
             "  (Ctrl-C ends)\x1b[K"
         )
-
-
-async def _wait(stopping: asyncio.Event, seconds: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(max(0.0, seconds)):
-            await stopping.wait()

@@ -2,20 +2,19 @@
 
 import argparse
 import json
-import math
 import os
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from vllm_watch import config as configuration
 from vllm_watch.cli.helpers import connection, exit_status, options
 from vllm_watch.cli.helpers.terminal import Progress
-from vllm_watch.cli.read import reading_to_json
+from vllm_watch.cli.read import plain, reading_to_json
 from vllm_watch.errors import RecordingError, WatchError
 from vllm_watch.incidents.incident import IncidentEvent, published
 from vllm_watch.samples.observation import Observation, Reading
@@ -50,9 +49,8 @@ _ONLY_PROMETHEUS = ("since", "until", "match", "report", "ca_file", "cert_file",
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("trace", metavar="TRACE", type=Path, nargs="?", help="a .jsonl.gz or .jsonl recording")
-    add(
-        "--config", metavar="FILE", type=Path, help="windows, objectives and thresholds to judge by"
-    )
+    add("--config", metavar="FILE", type=Path,
+        help="windows, objectives and thresholds to judge by")  # fmt: skip
     add("--json", action="store_true", help="print only incidents, as JSON lines")
     add("--state", action="store_true", help="print the state at the end, always as JSON")
     group = parser.add_argument_group("the history of a Prometheus")
@@ -86,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _of_prometheus(arguments: argparse.Namespace) -> None:
-    from vllm_watch.cli.helpers.history import Order, judge  # noqa: PLC0415 - brings aiohttp
+    from vllm_watch.cli.helpers.history import judge  # noqa: PLC0415 - brings aiohttp
 
     if arguments.trace is not None or arguments.state:
         raise WatchError("--prometheus with a recording or --state", "use one or the other")
@@ -94,15 +92,14 @@ def _of_prometheus(arguments: argparse.Namespace) -> None:
         arguments.prometheus = f"http://{arguments.prometheus}"
     arguments.url = arguments.prometheus
     there = connection.of(arguments, option="--prometheus")
-    until_t = arguments.moment("0s") if arguments.until is None else arguments.until
-    since_t = arguments.moment("7d") if arguments.since is None else arguments.since
-    if since_t >= until_t:
+    arguments.prometheus = there.url
+    for name, usual in (("until", "0s"), ("since", "7d")):
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, arguments.moment(usual))
+    if arguments.since >= arguments.until:
         raise WatchError("--since is not before --until", "write an earlier moment: --since 7d")
-    headers = dict(map(_header, arguments.header))
-    judge(Order(
-        url=there.url, since_t=since_t, until_t=until_t, match=arguments.match or "", headers=headers | there.headers(),
-        tls=there.tls(), config_file=arguments.config, as_json=arguments.json, report=arguments.report,
-    ))  # fmt: skip
+    headers = dict(map(_header, arguments.header)) | there.headers()
+    judge(arguments, headers, there.tls())
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -152,21 +149,17 @@ def _watch(config: configuration.Config, url: str) -> Watch:
 
 
 def _observations(trace: Path) -> Iterator[Observation]:
-    readers: dict[str, Reader] = {}
-    engines: dict[str, int] = {}
+    readers: defaultdict[str, Reader] = defaultdict(Reader)
+    engines: Counter[str] = Counter()
     progress = Progress()
     for number, raw in enumerate(recording.read(trace)):
         if not number % _TOLD_EVERY:
-            progress.tell(
-                f"{trace.name}: {number} scrapes, up to {time.strftime('%Y-%m-%d %H:%M', time.gmtime(raw.t))} UTC"
-            )
-        reader = readers.get(raw.target)
-        if reader is None:
-            reader = readers[raw.target] = Reader()
-        observation = recording.to_observation(raw, reader)
+            moment = time.strftime("%Y-%m-%d %H:%M", time.gmtime(raw.t))
+            progress.tell(f"{trace.name}: {number} scrapes, up to {moment} UTC")
+        observation = recording.to_observation(raw, readers[raw.target])
         seen = 0 if observation.reading is None else len(observation.reading.engines)
-        engines[raw.target] = max(seen, engines.get(raw.target, 0))
-        if sum(engines.values()) > ENGINES_MAX:
+        engines[raw.target] = max(seen, engines[raw.target])
+        if engines.total() > ENGINES_MAX:
             cause = f"{trace}: the recording has over {ENGINES_MAX} engines up to here"
             raise RecordingError(cause, "give a file that `vllm-watch record` wrote")
         yield observation
@@ -179,23 +172,10 @@ def _state(watch: Watch) -> dict[str, Any]:
     reading = watch.reading or Reading(vllm=False, why_not=why_not)
     said = reading_to_json(reading)
     if signals is not None:
-        said["target"] = signals.target
-        said["t"], said["state"] = signals.t, signals.state
+        said |= {name: getattr(signals, name) for name in ("target", "t", "state")}
         said["states"] = {name: engine.state for name, engine in signals.engines.items()}
-        said["signals"] = _plain(signals)
+        said["signals"] = plain(signals)
     return said
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value):
-        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(each) for each in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 _CHANGES_SHOWN = 8
@@ -209,7 +189,7 @@ class Summary:
         self._target = target or "(no target named)"
         self._times: list[float] = []
         self._outcomes: Counter[str] = Counter()
-        self._seconds_in: dict[str, float] = {}  # by state
+        self._seconds_in: defaultdict[str, float] = defaultdict(float)  # by state
         self._changes: list[tuple[float, str, str]] = []  # Unix seconds, state, reason
         self._events: list[IncidentEvent] = []
         self._gpus: int | None = None
@@ -226,7 +206,7 @@ class Summary:
             self._gpus = max(self._gpus or 0, len(observation.gpus))
         if self._changes and self._times:
             state, passed = self._changes[-1][1], max(0.0, observation.t - self._times[-1])
-            self._seconds_in[state] = self._seconds_in.get(state, 0.0) + passed
+            self._seconds_in[state] += passed
         self._times.append(observation.t)
         if signals and (not self._changes or self._changes[-1][1] != signals.state):
             self._changes.append((observation.t, signals.state, signals.state_text))
@@ -234,11 +214,15 @@ class Summary:
     def text(self, signals: TargetSignals | None) -> str:
         rows = [("span", self._span()), ("scrapes", self._scrapes())]
         if signals is not None:
-            rows += [("vLLM", _server(signals)), ("GPUs", self._gpu_count())]
+            gpus = "not recorded" if self._gpus is None else str(self._gpus)
+            rows += [("vLLM", _server(signals)), ("GPUs", gpus)]
             rows += [(f"engine {name}", _engine(each)) for name, each in signals.engines.items()]
             rows += [("states", self._shares()), *self._newest_changes()]
             rows.append(("at the end", f"{signals.state}: {signals.state_text}"))
-        rows += [("incident", f"{_clock(event.t)} {_event(event)}") for event in self._events]
+        for event in self._events:
+            one = event.incident
+            told = f"{event.event}: {severity_word(one.severity)}, {one.kind} {one.cause}"
+            rows.append(("incident", f"{_clock(event.t)} {told}: {one.summary}"))
         return "\n".join([self._target, *(f"  {name:<11} {said}" for name, said in rows)])
 
     def _span(self) -> str:
@@ -247,23 +231,15 @@ class Summary:
         return f"{day} {_clock(first)} to {_clock(last)} UTC, {_duration(last - first)}"
 
     def _scrapes(self) -> str:
-        outcomes = ", ".join(
-            f"{number} {outcome}" for outcome, number in self._outcomes.most_common()
-        )
-        gaps = sorted(
-            later - earlier for earlier, later in zip(self._times, self._times[1:], strict=False)
-        )
+        counts = self._outcomes.most_common()
+        outcomes = ", ".join(f"{number} {outcome}" for outcome, number in counts)
+        gaps = sorted(later - earlier for earlier, later in pairwise(self._times))
         if not gaps:
             return outcomes
         median = gaps[len(gaps) // 2]
         missed = sum(gap > _GAP_INTERVALS * median for gap in gaps)
-        said = f"{outcomes}; every {median:.3g} s"
-        if not missed:
-            return said
-        return f"{said}, {missed} hole{'s' * (missed > 1)} of up to {_duration(gaps[-1])}"
-
-    def _gpu_count(self) -> str:
-        return "not recorded" if self._gpus is None else str(self._gpus)
+        holes = f", {missed} hole{'s' * (missed > 1)} of up to {_duration(gaps[-1])}"
+        return f"{outcomes}; every {median:.3g} s{holes if missed else ''}"
 
     def _shares(self) -> str:
         whole = sum(self._seconds_in.values())
@@ -277,12 +253,6 @@ class Summary:
         rows = [("", f"{_clock(t)} {state}: {text}") for t, state, text in shown]
         before = len(self._changes) - len(shown)
         return [("", f"… {before} changes before these"), *rows] if before else rows
-
-
-def _event(event: IncidentEvent) -> str:
-    incident = event.incident
-    severity = severity_word(incident.severity)
-    return f"{event.event}: {severity}, {incident.kind} {incident.cause}: {incident.summary}"
 
 
 def _server(signals: TargetSignals) -> str:

@@ -14,25 +14,15 @@ examples:
   vllm-watch restart llama --override-freeze "it serves no requests as it is"
 {daemon_requests.EXIT}"""
 
-DEFAULT_REASON = "asked for by hand"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", metavar="TARGET", help="the target's name")
-    parser.add_argument(
-        "--reason", metavar="TEXT", default=DEFAULT_REASON,
-        help="the reason, for the journal (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--override-freeze",
-        metavar="REASON",
-        help="restart despite a freeze or a closed window, for this reason",
-    )
-    daemon_requests.add_daemon(parser)
+    add = parser.add_argument
+    add("target", metavar="TARGET", help="the target's name")
+    add("--reason", metavar="TEXT", default="asked for by hand",
+        help="the reason, for the journal (default: %(default)s)")  # fmt: skip
+    add("--override-freeze", metavar="REASON",
+        help="restart despite a freeze or a closed window, for this reason")  # fmt: skip
+    daemon_requests.add_daemon(parser, "targets/{target}/restart", "reason", "override_freeze")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    body = {"reason": arguments.reason, "override_freeze": arguments.override_freeze}
-    return daemon_requests.ask(
-        arguments, daemon_requests.path("targets", arguments.target, "restart"), body
-    )
+run = daemon_requests.ask

@@ -15,10 +15,7 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", metavar="TEXT", help="the reason, for the journal")
-    daemon_requests.add_daemon(parser)
+    daemon_requests.add_daemon(parser, "resume", "reason")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    return daemon_requests.ask(
-        arguments, daemon_requests.path("resume"), {"reason": arguments.reason}
-    )
+run = daemon_requests.ask

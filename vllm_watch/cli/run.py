@@ -36,36 +36,18 @@ _NEW_OBJECTS_UNCOLLECTED = 20_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="YAML; every key is in docs/configuration.md"
-    )
-    parser.add_argument(
-        "--target",
-        action="append",
-        default=[],
-        metavar="[NAME=]URL",
-        help="a vLLM server; repeatable",
-    )
-    parser.add_argument(
-        "--listen", metavar="HOST:PORT", help="address to listen on (default 127.0.0.1:9470)"
-    )
-    parser.add_argument(
-        "--state-dir",
-        type=Path,
-        metavar="DIR",
-        help="folder for incidents, learnt baselines and recordings (default: in memory)",
-    )
-    parser.add_argument(
-        "--procfs", type=Path, metavar="DIR", help="the host's /proc, if it is mounted elsewhere"
-    )
-    parser.add_argument(
-        "--web-config", type=Path, metavar="FILE",
-        help="TLS and passwords, in the format of Prometheus' exporters (see docs/security.md)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--engine-log", type=Path, metavar="FILE",
-        help="log file of the only target; its errors are shown with its incidents",
-    )  # fmt: skip
+    add = parser.add_argument
+    add("--config", type=Path, metavar="FILE", help="YAML; every key is in docs/configuration.md")
+    add("--target", action="append", default=[], metavar="[NAME=]URL",
+        help="a vLLM server; repeatable")  # fmt: skip
+    add("--listen", metavar="HOST:PORT", help="address to listen on (default 127.0.0.1:9470)")
+    add("--state-dir", type=Path, metavar="DIR",
+        help="folder for incidents, learnt baselines and recordings (default: in memory)")  # fmt: skip
+    add("--procfs", type=Path, metavar="DIR", help="the host's /proc, if it is mounted elsewhere")
+    add("--web-config", type=Path, metavar="FILE",
+        help="TLS and passwords, in the format of Prometheus' exporters (see docs/security.md)")  # fmt: skip
+    add("--engine-log", type=Path, metavar="FILE",
+        help="log file of the only target; its errors are shown with its incidents")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -88,15 +70,12 @@ def run(arguments: argparse.Namespace) -> int:
         _refuse_empty(arguments.config or Path(os.environ.get(CONFIG_VARIABLE) or os.devnull))
         return load_config()
 
-    _check_procfs(config := load_config())
-    serve(config, load_again)
-    return 0
-
-
-def _check_procfs(config: Config) -> None:
+    config = load_config()
     if not config.procfs.is_dir():
         remedy = "give the path where the host's /proc is mounted"
         raise ConfigError(f"--procfs {config.procfs}: no such folder", remedy)
+    serve(config, load_again)
+    return 0
 
 
 def _refuse_empty(path: Path) -> None:
@@ -106,10 +85,8 @@ def _refuse_empty(path: Path) -> None:
     except OSError:
         return  # `load` reports the error
     if empty:
-        cause = f"{path} is empty: it is probably being written"
-        raise ConfigError(
-            cause, "reload when it is complete; until then the old configuration stays in use"
-        )
+        remedy = "reload when it is complete; until then the old configuration stays in use"
+        raise ConfigError(f"{path} is empty: it is probably being written", remedy)
 
 
 def collect_rarely() -> None:

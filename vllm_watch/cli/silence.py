@@ -2,7 +2,7 @@
 
 import argparse
 
-from vllm_watch.cli.helpers import daemon_requests
+from vllm_watch.cli.helpers import daemon_requests, options
 
 HELP = f"""\
 Prevents an incident from restarting anything for a while. It stays open and visible; to silence its alert, use
@@ -14,22 +14,12 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("incident", metavar="INCIDENT", help="the incident's id")
-    parser.add_argument(
-        "--minutes",
-        metavar="N",
-        type=daemon_requests.minutes,
-        default=60.0,
-        help="for how long (default 60)",
-    )
-    parser.add_argument(
-        "--reason", metavar="TEXT", required=True, help="the reason, for the journal"
-    )
-    daemon_requests.add_daemon(parser)
+    add = parser.add_argument
+    add("incident", metavar="INCIDENT", help="the incident's id")
+    add("--minutes", metavar="N", type=options.minutes, default=60.0,
+        help="for how long (default 60)")  # fmt: skip
+    add("--reason", metavar="TEXT", required=True, help="the reason, for the journal")
+    daemon_requests.add_daemon(parser, "incidents/{incident}/silence", "reason", "minutes")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    body = {"reason": arguments.reason, "minutes": arguments.minutes}
-    return daemon_requests.ask(
-        arguments, daemon_requests.path("incidents", arguments.incident, "silence"), body
-    )
+run = daemon_requests.ask

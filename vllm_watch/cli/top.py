@@ -4,7 +4,6 @@ import argparse
 import importlib.util
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -33,9 +32,6 @@ examples:
 keys: arrows select, Enter opens, s sorts, / filters, ? lists all keys, q quits
 """
 
-_NOT_LIVE = (
-    "vllm-watch: the live view needs textual (pip install 'vllm-watch[top]'); this is printed once"
-)
 _PIPE_COLUMNS = 2000  # wide enough for every line
 _HEADER_COLUMNS = 160
 _HEIGHT = 200
@@ -54,15 +50,15 @@ def run(arguments: argparse.Namespace) -> int:
     daemon = connection.of(arguments)
     once = arguments.once or arguments.json or not sys.stdout.isatty()
     if not once and importlib.util.find_spec("textual") is None:
-        print(_NOT_LIVE, file=sys.stderr)
+        needs = "the live view needs textual (pip install 'vllm-watch[top]')"
+        print(f"vllm-watch: {needs}; this is printed once", file=sys.stderr)
         once = True
     if once:
         _show(daemon, as_json=arguments.json)
-        return exit_status.FINE
-    # textual is an extra.
-    from vllm_watch.cli.helpers.top.app import TopApp  # noqa: PLC0415
+    else:
+        from vllm_watch.cli.helpers.top.app import TopApp  # noqa: PLC0415 - textual is an extra
 
-    TopApp(Daemon.at(daemon)).run()
+        TopApp(Daemon.at(daemon)).run()
     return exit_status.FINE
 
 
@@ -71,32 +67,27 @@ def _show(daemon: connection.Connection, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(as_data(status), separators=(",", ":")))
         return
-    width = terminal.columns(elsewhere=_PIPE_COLUMNS)
-    write = _writer(width)
+    width = terminal.columns(10_000, low=1, elsewhere=_PIPE_COLUMNS)
+    console = _console(width) if terminal.takes_colours(sys.stdout) else None
     for part in _parts(daemon.url, status, width):
         # Trailing blanks clutter a log.
         for line in part.split("\n"):
             line.rstrip()
             if line.plain.endswith("───"):
                 line.truncate(_HEADER_COLUMNS)
-            write(line)
+            if console is None:
+                line.truncate(width)
+                print(line.plain)
+            else:
+                console.print(line, no_wrap=True, overflow="crop", crop=True)
 
 
-def _writer(width: int) -> Callable[[Text], None]:
-    colours = terminal.takes_colours(sys.stdout)
-    if not colours:
-        return lambda line: _print(line, width)
+def _console(width: int) -> Any:
     try:
         from rich.console import Console  # noqa: PLC0415 - an extra
     except ImportError:
-        return lambda line: _print(line, width)
-    console = Console(width=width, force_terminal=True, highlight=False)
-    return lambda line: console.print(line, no_wrap=True, overflow="crop", crop=True)
-
-
-def _print(line: Text, width: int) -> None:
-    line.truncate(width)
-    print(line.plain)
+        return None
+    return Console(width=width, force_terminal=True, highlight=False)
 
 
 def _parts(url: str, status: Status, width: int) -> list[Text]:
@@ -107,8 +98,7 @@ def _parts(url: str, status: Status, width: int) -> list[Text]:
     columns = [each for each in top_rows.columns_for(width, shown) if each.title]
     engines = [top_rows.titles(columns, width)]
     engines += [top_rows.line(row, columns, selected=False) for row in shown]
-    if len(rows) > len(shown):
-        engines.append(top_rows.folded(rows[len(shown) :]))
+    engines += [top_rows.folded(rows[len(shown) :])] if len(rows) > len(shown) else []
     told = [row for row in rows if row.target.incidents or row.state in _UNSEEN] or rows[:1]
     found = [
         top_panels.header(url, status, None, 0.0, min(width, _HEADER_COLUMNS)),
@@ -128,8 +118,7 @@ def as_data(status: Status) -> dict[str, Any]:
         "t": status.t,
         "version": status.version,
         "wrong": [
-            asdict(each)
-            | {"do": each.to_do, "restart": each.restart_outcome}
+            asdict(each) | {"do": each.to_do, "restart": each.restart_outcome}
             for each in top_story.open_incidents(status)
         ],
         "engines": [_engine(row) for row in rows],
@@ -150,19 +139,18 @@ def as_data(status: Status) -> dict[str, Any]:
     }  # fmt: skip
 
 
+_NUMBERS = (
+    "throughput_ratio", "requests_running", "requests_waiting", "kv_cache_usage_ratio",
+    "current_generation_tokens_per_second", "generation_tokens_per_second",
+)  # fmt: skip
+
+
 def _engine(row: top_rows.Row) -> dict[str, Any]:
     engine = row.engine
-    numbers = {
-        "throughput_ratio": engine and engine.throughput_ratio,
-        "requests_running": engine and engine.requests_running,
-        "requests_waiting": engine and engine.requests_waiting,
-        "kv_cache_usage_ratio": engine and engine.kv_cache_usage_ratio,
-        "current_generation_tokens_per_second": engine
-        and engine.current_generation_tokens_per_second,
-        "generation_tokens_per_second": engine and engine.generation_tokens_per_second,
-        "time_to_first_token_p95_seconds": engine and engine.time_to_first_token_seconds.p95,
-        "inter_token_latency_p95_seconds": engine and engine.inter_token_latency_seconds.p95,
-    }
+    numbers = {name: engine and getattr(engine, name) for name in _NUMBERS}
+    for name in ("time_to_first_token", "inter_token_latency"):
+        quantiles = engine and getattr(engine, f"{name}_seconds")
+        numbers[f"{name}_p95_seconds"] = quantiles and quantiles.p95
     who = {"target": row.target.name, "group": row.target.group, "engine": engine and engine.engine}
     said = engine.state_text if engine else row.target.state_text
     return {**who, "state": row.state, "state_text": said, "age_seconds": row.age_seconds, **numbers}  # fmt: skip

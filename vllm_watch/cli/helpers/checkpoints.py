@@ -15,6 +15,7 @@ from vllm_watch.errors import WatchError
 from vllm_watch.support import json_text, regular_file
 
 _CONFIG_BYTES_MAX = 16 << 20  # a model with a trillion parameters has an index of 8 MB
+_REMEDY = "name a model's folder or its config.json"
 _HUB = "https://huggingface.co"
 _REPOSITORY = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")  # the Hub's limits
 
@@ -35,42 +36,33 @@ def find_checkpoint(
     try:
         return _find(named, environment, from_hub=from_hub, weights_gib=weights_gib)
     except (OSError, RuntimeError) as error:  # e.g. a name too long
-        raise WatchError(
-            f"{shown(named)} cannot be read: {getattr(error, 'strerror', None) or error}",
-            "name a model's folder or its config.json",
-        ) from None
+        cause = f"{shown(named)} cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise WatchError(cause, _REMEDY) from None
 
 
 def _find(
     named: str, environment: Mapping[str, str], *, from_hub: bool, weights_gib: float | None
 ) -> Found:
-    path = Path(named).expanduser()
+    path, is_repository = Path(named).expanduser(), _REPOSITORY.fullmatch(named) is not None
     if path.is_file():
         folder, config = path.parent, read_json(path)
         size = _checkpoint_bytes(folder) if path.name == "config.json" else None
     else:
-        here = path if path.is_dir() else _in_cache(named, environment)
+        here = path if path.is_dir() else None
+        if here is None and is_repository:
+            here = snapshot(hub_cache(environment), named, having="config.json")
         if here is None:
-            if from_hub and _REPOSITORY.fullmatch(named):
+            if from_hub and is_repository:
                 with terminal.waiting(f"asking the hub for {named}"):
                     return _of_hub(named, environment, weights_gib)
-            where = hub_cache(environment)
-            raise WatchError(
-                f"{named}: there is no such file or folder, nor is it in the hub's cache ({where})",
-                "give the model's folder or its config.json; --from-hub fetches the config",
-            )
+            cause = f"{named}: there is no such file or folder, nor is it in the hub's cache ({hub_cache(environment)})"
+            remedy = "give the model's folder or its config.json; --from-hub fetches the config"
+            raise WatchError(cause, remedy)
         folder, config, size = here, read_json(here / "config.json"), _checkpoint_bytes(here)
     quantized = folder / "hf_quant_config.json"
     if quantized.is_file() and "quantization_config" not in config:
         config["quantization_config"] = read_json(quantized) | {"quant_method": "modelopt"}
     return Found(named, config, Checkpoint(given_gib=weights_gib, bytes_total=size))
-
-
-def _in_cache(named: str, environment: Mapping[str, str]) -> Path | None:
-    if not _REPOSITORY.fullmatch(named):
-        return None
-    cache = hub_cache(environment)
-    return snapshot(cache, named, having="config.json")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -79,23 +71,20 @@ def read_json(path: Path) -> dict[str, Any]:
         with regular_file.opened(path) as file:
             raw = file.read(_CONFIG_BYTES_MAX + 1)
     except OSError as error:
-        raise WatchError(
-            f"{path} cannot be read: {error.strerror}", "name a model's folder or its config.json"
-        ) from None
+        raise WatchError(f"{path} cannot be read: {error.strerror}", _REMEDY) from None
     return _parse(raw, str(path))
 
 
 def _parse(raw: bytes, where: str) -> dict[str, Any]:
+    remedy = "name the model's config.json"
     if len(raw) > _CONFIG_BYTES_MAX:
-        raise WatchError(
-            f"{where} is longer than {_CONFIG_BYTES_MAX >> 20} MiB", "name the model's config.json"
-        )
+        raise WatchError(f"{where} is longer than {_CONFIG_BYTES_MAX >> 20} MiB", remedy)
     try:
         config = json_text.read(raw)
     except ValueError:
-        raise WatchError(f"{where} is not JSON", "name the model's config.json") from None
+        raise WatchError(f"{where} is not JSON", remedy) from None
     if not isinstance(config, dict):
-        raise WatchError(f"{where} is not a JSON object", "name the model's config.json")
+        raise WatchError(f"{where} is not a JSON object", remedy)
     return config
 
 

@@ -12,9 +12,14 @@ from vllm_watch.support import regular_file
 from vllm_watch.support.redaction import redact_always, redacted
 
 URL_VARIABLE, TOKEN_VARIABLE = "VLLM_WATCH_URL", "VLLM_WATCH_TOKEN_FILE"
-CA_VARIABLE, CERT_VARIABLE = "VLLM_WATCH_CA_FILE", "VLLM_WATCH_CERT_FILE"
-CREDENTIALS_VARIABLE = "VLLM_WATCH_CREDENTIALS_FILE"
 DEFAULT_URL = "http://127.0.0.1:9470"
+_FILES = {
+    "ca_file": ("VLLM_WATCH_CA_FILE", "CAs that sign the daemon's certificate, in PEM", ", else the system's"),
+    "cert_file": ("VLLM_WATCH_CERT_FILE", "your certificate with its key, in PEM, if the daemon requires one", ""),
+    "credentials_file": ("VLLM_WATCH_CREDENTIALS_FILE", "file with USER:PASSWORD, if the daemon requires a password", ""),
+}  # fmt: skip
+"""Argument → variable, meaning, further default."""
+
 _FILE_BYTES_MAX = 4096
 
 
@@ -63,12 +68,9 @@ def add_daemon(
     add = parser.add_argument
     add("--url", metavar="URL",
         help=url_help or f"the daemon's address (default: {URL_VARIABLE}, else {default_url})")  # fmt: skip
-    add("--ca-file", metavar="FILE", type=Path,
-        help=f"CAs that sign the daemon's certificate, in PEM (default: {CA_VARIABLE}, else the system's)")  # fmt: skip
-    add("--cert-file", metavar="FILE", type=Path,
-        help=f"your certificate with its key, in PEM, if the daemon requires one (default: {CERT_VARIABLE})")  # fmt: skip
-    add("--credentials-file", metavar="FILE", type=Path,
-        help=f"file with USER:PASSWORD, if the daemon requires a password (default: {CREDENTIALS_VARIABLE})")  # fmt: skip
+    for name, (variable, said, otherwise) in _FILES.items():
+        add(f"--{name.replace('_', '-')}", metavar="FILE", type=Path,
+            help=f"{said} (default: {variable}{otherwise})")  # fmt: skip
 
 
 def of(
@@ -81,12 +83,9 @@ def of(
     if "@" in url:
         remedy = "put USER:PASSWORD in a file and set --credentials-file"
         raise WatchError(f"{option}: '{redacted(url)}' carries credentials", remedy)
-    return Connection(
-        url=url,
-        ca_file=arguments.ca_file or _path(CA_VARIABLE),
-        cert_file=arguments.cert_file or _path(CERT_VARIABLE),
-        credentials_file=arguments.credentials_file or _path(CREDENTIALS_VARIABLE),
-    )
+    given = vars(arguments)
+    files = {name: given[name] or named_path(variable) for name, (variable, *_) in _FILES.items()}
+    return Connection(url=url, **files)
 
 
 def secret_of(argument: str, file: Path) -> str:
@@ -102,14 +101,13 @@ def secret_of(argument: str, file: Path) -> str:
     return text
 
 
-def _path(variable: str) -> Path | None:
+def named_path(variable: str) -> Path | None:
+    """Return the path in an environment variable, or None."""
     return Path(os.environ[variable]) if os.environ.get(variable) else None
 
 
 def _unusable(argument: str, file: Path | None, error: Exception, what: str) -> WatchError:
-    why = (
-        "it holds no certificate"
-        if "NO_CERTIFICATE" in str(error)
-        else getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
-    )
+    why = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
+    if "NO_CERTIFICATE" in str(error):
+        why = "it holds no certificate"
     return WatchError(f"{argument}: {file} cannot be used: {why}", f"name a file with {what}, in PEM")  # fmt: skip

@@ -2,9 +2,7 @@
 
 import argparse
 import asyncio
-import contextlib
 import json
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,8 +28,9 @@ EXIT = """
 exit status: 0 done, 1 refused (with the reason), 2 wrong usage, or no answer from the daemon"""
 
 
-def add_daemon(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
+def add_daemon(parser: argparse.ArgumentParser, path: str, *body: str) -> None:
+    """Add the arguments, and the request: its path, and the arguments that its body holds."""
+    parser.set_defaults(path=path, body=body)
     connection.add_daemon(parser)
     add = parser.add_argument
     add("--token-file", metavar="FILE", type=Path,
@@ -39,32 +38,22 @@ def add_daemon(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print the daemon's answer as JSON")
 
 
-def minutes(text: str) -> float:
-    """Parse a positive number of minutes. Raises ArgumentTypeError."""
-    with contextlib.suppress(ValueError):
-        if float(text) > 0:
-            return float(text)
-    raise argparse.ArgumentTypeError(
-        f"'{text}' is not a number of minutes\n→ write a number above 0: 60"
-    )
-
-
-def path(*parts: str) -> str:
-    """Return the API path."""
-    return "/api/v1/" + "/".join(quote(part, safe="") for part in parts)
-
-
-def ask(arguments: argparse.Namespace, where: str, body: Mapping[str, Any]) -> int:
-    """Post `body`, print the result and return the exit status. Raises WatchError without a usable answer."""
+def ask(arguments: argparse.Namespace) -> int:
+    """Post the request, print the result and return the exit status. Raises WatchError without a usable answer."""
     daemon = connection.of(arguments)
-    url, token = daemon.url, _token(arguments.token_file)
-    said = {key: value for key, value in body.items() if value is not None}
-    status, answer = asyncio.run(_post(daemon, where, token, said))
+    token_file = arguments.token_file or connection.named_path(TOKEN_VARIABLE)
+    if token_file is None:
+        remedy = f"set --token-file or {TOKEN_VARIABLE} to the file that holds yours"
+        raise WatchError("a token is required", remedy)
+    token = connection.secret_of("--token-file", token_file)
+    given = vars(arguments)
+    quoted = {name: quote(str(value), safe="") for name, value in given.items()}
+    url = f"{daemon.url}/api/v1/{arguments.path.format_map(quoted)}"
+    said = {name: given[name] for name in arguments.body if given[name] is not None}
+    status, answer = asyncio.run(_post(daemon, url, token, said))
     if status not in (200, 202, _REFUSED):
-        raise WatchError(
-            str(answer.get("error") or f"{url} answers with HTTP status {status}"),
-            str(answer.get("remedy") or "check the address"),
-        )
+        cause = answer.get("error") or f"{daemon.url} answers with HTTP status {status}"
+        raise WatchError(str(cause), str(answer.get("remedy") or "check the address"))
     refused = status == _REFUSED
     if arguments.json:
         print(json.dumps(answer))
@@ -87,20 +76,9 @@ def _lines(answer: Mapping[str, Any], *, refused: bool) -> list[str]:
     return [*lines, f"  → {answer.get('remedy')}"]
 
 
-def _token(given: Path | None) -> str:
-    file = given or (Path(os.environ[TOKEN_VARIABLE]) if os.environ.get(TOKEN_VARIABLE) else None)
-    if file is None:
-        raise WatchError(
-            "a token is required",
-            f"set --token-file or {TOKEN_VARIABLE} to the file that holds yours",
-        )
-    return connection.secret_of("--token-file", file)
-
-
 async def _post(
-    daemon: Connection, where: str, token: str, body: Mapping[str, Any]
+    daemon: Connection, url: str, token: str, body: Mapping[str, Any]
 ) -> tuple[int, dict[str, Any]]:
-    url = daemon.url + where
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
     headers = {"Authorization": f"Bearer {token}"}
     try:

@@ -1,20 +1,21 @@
 """Judge the processes that hold GPU memory, on this host or in a recording, and format them as JSON or a table."""
 
+import argparse
 import asyncio
 import json
 import pwd
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vllm_watch.cli.helpers import terminal
+from vllm_watch.cli.helpers import exit_status, terminal
 from vllm_watch.errors import WatchError
 from vllm_watch.export.status import public_arguments
-from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.settings.stages import GpuSettings, LogSettings
 from vllm_watch.signals.holders.judge import HolderJudge, remarks
 from vllm_watch.signals.holders.records import (
@@ -46,47 +47,41 @@ BRIEF = Limits(dead_seconds=3.0, orphan_seconds=3.0, unaccounted_seconds=3.0)
 _UNIX_SECONDS_MIN = 1e9  # smaller values are seconds since the recording's start
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """The verdicts on all processes at one time."""
-
-    t: float
-    gpus: tuple[GpuHolders, ...]
-    note: str = ""
-    no_driver: bool = False
-
-    @property
-    def stale(self) -> bool:
-        return any(each.has_stale for each in self.gpus)
+@asynccontextmanager
+async def gpu_source(procfs: Path = Path("/proc")) -> AsyncIterator[NvmlSource]:
+    """Open this host's GPUs for a command, which shows poll errors itself."""
+    logs.configure(LogSettings(level="error"))
+    source = NvmlSource(GpuSettings(), ProcReader(procfs))
+    try:
+        yield source
+    finally:
+        await source.close()
 
 
-def show(
-    *, as_json: bool, watch: bool, trace: Path | None, at: float | None, procfs: Path
-) -> Judgement:
-    """Judge and print. Raises WatchError."""
-    if at is not None and trace is None:
-        raise WatchError("--at without --trace", "add --trace FILE")
-    if trace is not None:
-        if watch:
-            raise WatchError("--watch with --trace", "a recording does not change: leave one out")
-        judgement = of_recording(trace, at)
-        _print(judgement, as_json=as_json, local=False)
-        return judgement
-    if not procfs.is_dir():
-        raise WatchError(
-            f"--procfs {procfs}: no such folder", "give the path where the host's /proc is mounted"
-        )
-    printed = lambda now: _print(now, as_json=as_json, local=True, clear=watch)  # noqa: E731
-    judgement = asyncio.run(_of_host(procfs, printed if watch else None))
-    if not watch:
-        _print(judgement, as_json=as_json, local=True)
-    return judgement
+def show(arguments: argparse.Namespace) -> int:
+    """Judge, print and return the exit status: 1 if memory is stale, or 3 without a driver. Raises WatchError."""
+    if arguments.trace is None:
+        if arguments.at is not None:
+            raise WatchError("--at without --trace", "add --trace FILE")
+        if not arguments.procfs.is_dir():
+            remedy = "give the path where the host's /proc is mounted"
+            raise WatchError(f"--procfs {arguments.procfs}: no such folder", remedy)
+        return asyncio.run(_show_host(arguments))
+    if arguments.watch:
+        raise WatchError("--watch with --trace", "a recording does not change: leave one out")
+    gpus = _of_recording(arguments.trace, arguments.at)
+    _print(gpus, "" if gpus else "the recording lists no GPU at that moment", arguments)
+    return _status(gpus)
 
 
-def of_recording(trace: Path, at: float | None) -> Judgement:
+def _status(gpus: Sequence[GpuHolders]) -> int:
+    return exit_status.FOUND if any(each.has_stale for each in gpus) else exit_status.FINE
+
+
+def _of_recording(trace: Path, at: float | None) -> tuple[GpuHolders, ...]:
     """Judge the recording's last reading, or the last reading up to `at`."""
     judge, timeline = HolderJudge(), Timeline()
-    judgement, until, seen = None, at, False
+    judged, until, seen = None, at, False
     for raw in recording.read(trace):
         if not seen and at is not None and at < _UNIX_SECONDS_MIN:
             until = raw.t + at
@@ -98,94 +93,62 @@ def of_recording(trace: Path, at: float | None) -> Judgement:
         at_s, _ = timeline.advance(raw.t, raw.monotonic_s)
         if raw.gpus is not None:
             answering = [frozenset[int]()] if raw.scrape.outcome == "ok" else []
-            judgement = Judgement(
-                t=raw.t, gpus=judge.look(at_s, raw.t, raw.gpus, answering=answering)
-            )
-    if judgement is None:
-        moment = "" if at is None else f" up to {at:g}"
-        raise WatchError(
-            f"{trace} holds no GPUs{moment}", "record on the GPUs' host, or name a later moment"
-        )
-    if not judgement.gpus:
-        return Judgement(t=judgement.t, gpus=(), note="the recording lists no GPU at that moment")
-    return judgement
+            judged = judge.look(at_s, raw.t, raw.gpus, answering=answering)
+    if judged is None:
+        cause = f"{trace} holds no GPUs{'' if at is None else f' up to {at:g}'}"
+        raise WatchError(cause, "record on the GPUs' host, or name a later moment")
+    return judged
 
 
-async def _of_host(procfs: Path, each: Callable[[Judgement], None] | None) -> Judgement:
-    logs.configure(LogSettings(level="error"))  # the table shows poll errors
-    source = NvmlSource(GpuSettings(), ProcReader(procfs))
+async def _show_host(arguments: argparse.Namespace) -> int:
     judge, number = HolderJudge(BRIEF), 0
-    try:
+    async with gpu_source(arguments.procfs) as source:
         while True:
             reading = await source.read()
             number += 1
-            found = judge.look(time.monotonic(), reading.t, _gpus(reading))
-            judgement = Judgement(t=reading.t, gpus=found, note=_note(reading), no_driver=reading.status == "no_driver")  # fmt: skip
-            if each is not None:
-                each(judgement)
-            elif number >= LOOKS or not found:
-                return judgement
-            await asyncio.sleep(LOOK_SECONDS if each is None else WATCH_SECONDS)
-    finally:
-        await source.close()
+            if reading.known_gpus is None:
+                remedy = "see docs/gpu.md for the meaning of each state"
+                raise WatchError(f"the GPUs cannot be read: {reading.text}", remedy)
+            found = judge.look(time.monotonic(), reading.t, reading.known_gpus)
+            ends = not arguments.watch and (number >= LOOKS or not found)
+            if ends or arguments.watch:
+                none = "the driver lists no GPU: none was given to this container"
+                no_driver = reading.status == "no_driver"
+                _print(
+                    found, reading.text if no_driver else "" if reading.gpus else none, arguments
+                )
+                if ends:
+                    return exit_status.NO_GO if no_driver else _status(found)
+            await asyncio.sleep(WATCH_SECONDS if arguments.watch else LOOK_SECONDS)
 
 
-def _gpus(reading: GpuReading) -> tuple[GpuSample, ...]:
-    gpus = reading.known_gpus
-    if gpus is None:
-        raise WatchError(
-            f"the GPUs cannot be read: {reading.text}",
-            "see docs/gpu.md for the meaning of each state",
-        )
-    return gpus
-
-
-def _note(reading: GpuReading) -> str:
-    if reading.status == "no_driver":
-        return reading.text
-    return "" if reading.gpus else "the driver lists no GPU: none was given to this container"
-
-
-def _print(judgement: Judgement, *, as_json: bool, local: bool, clear: bool = False) -> None:
-    if as_json:
-        print(json.dumps(report(judgement.gpus, judgement.note, local=local)), flush=True)
+def _print(gpus: Sequence[GpuHolders], note: str, arguments: argparse.Namespace) -> None:
+    local = arguments.trace is None
+    if arguments.json:
+        told = {
+            "gpus": [_gpu(each, local=local) for each in gpus],
+            "remarks": list(remarks(gpus)),
+            "note": note or None,
+        }
+        print(json.dumps(told), flush=True)
         return
-    colours = COLOURS if terminal.takes_colours(sys.stdout) else PLAIN
-    columns = terminal.columns(COLUMNS_MIN, COLUMNS_MAX)
-    text = table(judgement.gpus, judgement.note, columns=columns, colours=colours, local=local)
-    if clear and sys.stdout.isatty():
+    columns = terminal.columns(220) - 1
+    text = _Table(columns, terminal.painter(sys.stdout), local).of(gpus, note)
+    if arguments.watch and sys.stdout.isatty():
         print("\033[H\033[2J", end="")
     print(text, flush=True)
 
 
-def report(gpus: Sequence[GpuHolders], note: str, *, local: bool) -> dict[str, Any]:
-    """Return the JSON. If `local`, user names are resolved."""
-    return {
-        "gpus": [_gpu(each, local=local) for each in gpus],
-        "remarks": list(remarks(gpus)),
-        "note": note or None,
-    }
+_OF_GPU = ("index", "uuid", "name", "mig_parent_uuid", "lost", "memory_total_bytes", "memory_used_bytes", "memory_reserved_bytes")  # fmt: skip
+_OF_REST = ("verdict", "reason", "evidence", "remedy")
 
 
 def _gpu(judged: GpuHolders, *, local: bool) -> dict[str, Any]:
-    gpu, rest = judged.gpu, judged.unaccounted
     return {
-        "index": gpu.index,
-        "uuid": gpu.uuid,
-        "name": gpu.name,
-        "mig_parent_uuid": gpu.mig_parent_uuid,
-        "lost": gpu.lost,
-        "memory_total_bytes": gpu.memory_total_bytes,
-        "memory_used_bytes": gpu.memory_used_bytes,
-        "memory_reserved_bytes": gpu.memory_reserved_bytes,
+        **{name: getattr(judged.gpu, name) for name in _OF_GPU},
         "stale_bytes": judged.stale_bytes,
         "unaccounted_bytes": judged.unaccounted_bytes,
-        "unaccounted": {
-            "verdict": rest.verdict,
-            "reason": rest.reason,
-            "evidence": list(rest.evidence),
-            "remedy": rest.remedy,
-        },
+        "unaccounted": {name: getattr(judged.unaccounted, name) for name in _OF_REST},
         "holders": [_holder(each, local=local) for each in judged.holders or ()],
     }
 
@@ -201,21 +164,18 @@ def _holder(holder: Holder, *, local: bool) -> dict[str, Any]:
         "place": holder.place,
         "verdict": judged.verdict,
         "reason": judged.reason if judged.verdict == STALE else None,
-        "evidence": list(judged.evidence),
+        "evidence": judged.evidence,
         "remedy": judged.remedy,
     }
 
 
 def user_of(holder: Holder, *, local: bool) -> str | None:
-    """Return the user's name or number."""
+    """Return the user's number, or if `local`, the name."""
     uid = holder.process.uid
     if uid is None:
         return None
-    if local:
-        try:
-            return pwd.getpwuid(uid).pw_name
-        except KeyError:
-            pass
+    with suppress(KeyError):
+        return pwd.getpwuid(uid).pw_name if local else str(uid)
     return str(uid)
 
 
@@ -225,129 +185,109 @@ def command_of(holder: Holder) -> str | None:
     return shown and visible(shown)
 
 
-COLUMNS_MIN, COLUMNS_MAX = 60, 220
-COLOURS = {VLLM: "\033[32m", ACTIVE: "\033[36m", STALE: "\033[1;31m", UNKNOWN: "\033[33m",
-           "bold": "\033[1m", "dim": "\033[2m", "end": "\033[0m"}  # fmt: skip
-PLAIN: Mapping[str, str] = dict.fromkeys(COLOURS, "")
-
+_STYLES = {VLLM: "32", ACTIVE: "36", STALE: terminal.RED, UNKNOWN: terminal.YELLOW}
 _BAR_CELLS = 20
 _INDENT = "           "
 
 
-def table(
-    gpus: Sequence[GpuHolders], note: str, *, columns: int, colours: Mapping[str, str], local: bool
-) -> str:
-    """Return the table."""
-    if not gpus:
-        return f"no GPUs: {note}"
-    columns -= 1
-    lines: list[str] = []
-    for each in gpus:
-        lines += [*_gpu_lines(each, columns, colours, local=local), ""]
-    told = [line for text in remarks(gpus) for line in _remark(text, columns)]
-    return "\n".join([*lines, *told, _end(gpus, colours)])
+@dataclass(frozen=True, slots=True)
+class _Table:
+    columns: int
+    paint: terminal.Paint
+    local: bool
 
+    def of(self, gpus: Sequence[GpuHolders], note: str) -> str:
+        if not gpus:
+            return f"no GPUs: {note}"
+        lines = [line for each in gpus for line in [*self._gpu(each), ""]]
+        for text in remarks(gpus):
+            lines += textwrap.wrap(text, self.columns, initial_indent="! ", subsequent_indent="  ")
+        return "\n".join([*lines, self._end(gpus)])
 
-def _gpu_lines(
-    judged: GpuHolders, columns: int, colours: Mapping[str, str], *, local: bool
-) -> list[str]:
-    lines = _head(judged, columns, colours)
-    if judged.gpu.lost:
+    def _gpu(self, judged: GpuHolders) -> list[str]:
+        lines, rest = self._head(judged), judged.unaccounted
+        if judged.gpu.lost:
+            return lines
+        if judged.holders is None:
+            lines.append(f"  {self._dim('who holds its memory cannot be read')}")
+        elif judged.holders:
+            head = f"  {'VERDICT':8} {'PID':>8} {'HOLDS':>9} {'AGE':>11} {'USER':8} PROCESS"
+            lines.append(self._dim(head))
+            for holder in judged.holders:
+                lines += self._holder(holder)
+        elif not judged.unaccounted_bytes:
+            lines.append(f"  {self._dim('no process holds its memory')}")
+        if (
+            judged.unaccounted_bytes is not None
+            and rest.verdict in (STALE, UNKNOWN)
+            and rest.evidence
+        ):
+            told = f" {'–':>8} {size(judged.unaccounted_bytes):>9} {'':>11} {'':8} no process"
+            lines += [self._verdict(rest) + told, *self._reasons(rest)]
         return lines
-    if judged.holders is None:
-        lines.append(f"  {colours['dim']}who holds its memory cannot be read{colours['end']}")
-    elif judged.holders:
-        user_width = 8
-        head = f"  {'VERDICT':8} {'PID':>8} {'HOLDS':>9} {'AGE':>11} {'USER':{user_width}} PROCESS"
-        lines.append(f"{colours['dim']}{head}{colours['end']}")
-        for holder in judged.holders:
-            lines += _holder_lines(holder, columns, colours, local=local)
-    elif not judged.unaccounted_bytes:
-        lines.append(f"  {colours['dim']}no process holds its memory{colours['end']}")
-    if judged.unaccounted.verdict in (STALE, UNKNOWN) and judged.unaccounted.evidence:
-        held = size(judged.unaccounted_bytes)
-        told = (
-            ""
-            if judged.unaccounted_bytes is None
-            else f" {'–':>8} {held:>9} {'':>11} {'':8} no process"
-        )
-        word = judged.unaccounted.verdict
-        if judged.unaccounted_bytes is not None:
-            lines.append(f"  {colours[word]}{word:8}{colours['end']}{told}")
-            lines += _reasons(judged.unaccounted, columns, colours)
-    return lines
 
+    def _head(self, judged: GpuHolders) -> list[str]:
+        gpu = judged.gpu
+        plain, name = f"{'  slice' if gpu.mig_parent_uuid else 'GPU'} {gpu.index}", gpu.name or "name unknown"  # fmt: skip
+        head = f"{self.paint(terminal.BOLD, plain)}  {name}"
+        if gpu.lost:
+            return [f"{head}  {self.paint(terminal.RED, 'lost: it fell off the bus')}"]
+        told = ["memory unknown"]
+        if gpu.memory_used_bytes is not None and gpu.memory_total_bytes:
+            share = min(1.0, gpu.memory_used_bytes / gpu.memory_total_bytes)
+            told = [
+                f"{'█' * round(share * _BAR_CELLS):░<{_BAR_CELLS}}",
+                f"{size(gpu.memory_used_bytes)} of {size(gpu.memory_total_bytes)}",
+            ]
+        if gpu.utilization_ratio is not None:
+            told.append(f"{gpu.utilization_ratio:.0%} busy")
+        rest = "  ".join(told)
+        fits = len(f"{plain}  {name}  {rest}") <= self.columns
+        return [f"{head}  {rest}"] if fits else [head, f"  {rest}"]
 
-def _head(judged: GpuHolders, columns: int, colours: Mapping[str, str]) -> list[str]:
-    gpu = judged.gpu
-    kind = "  slice" if gpu.mig_parent_uuid else "GPU"
-    name = f"{colours['bold']}{kind} {gpu.index}{colours['end']}  {gpu.name or 'name unknown'}"
-    if gpu.lost:
-        return [f"{name}  {colours[STALE]}lost: it fell off the bus{colours['end']}"]
-    told = []
-    if gpu.memory_used_bytes is not None and gpu.memory_total_bytes:
-        share = min(1.0, gpu.memory_used_bytes / gpu.memory_total_bytes)
-        cells = round(share * _BAR_CELLS)
-        told.append(f"{'█' * cells}{'░' * (_BAR_CELLS - cells)}")
-        told.append(f"{size(gpu.memory_used_bytes)} of {size(gpu.memory_total_bytes)}")
-    else:
-        told.append("memory unknown")
-    if gpu.utilization_ratio is not None:
-        told.append(f"{gpu.utilization_ratio:.0%} busy")
-    rest = "  ".join(told)
-    plain = len(kind) + len(str(gpu.index)) + len(gpu.name or "name unknown") + 3
-    if plain + 2 + len(rest) <= columns:
-        return [f"{name}  {rest}"]
-    return [name, f"  {rest}"]
+    def _holder(self, holder: Holder) -> list[str]:
+        process, judged = holder.process, holder.judged
+        age = "–" if holder.age_seconds is None else seconds(holder.age_seconds)
+        user = _cut(user_of(holder, local=self.local) or "–", 8)
+        start = f" {process.pid:>8} {size(process.used_bytes):>9} {age:>11} {user:8} "
+        command = command_of(holder) or "–"
+        room = self.columns - 2 - 8 - len(start)
+        place = f" · {holder.place}" if holder.place else ""
+        if len(command) + len(place) > room:
+            place = ""
+        lines = [self._verdict(judged) + start + _cut(command + place, room)]
+        if judged.verdict in (STALE, UNKNOWN):
+            lines += self._reasons(judged)
+        elif judged.verdict == VLLM and "more than" in judged.evidence[-1]:
+            lines += self._wrapped(judged.evidence[-1], terminal.DIM)
+        elif judged.verdict == ACTIVE and judged.evidence and "ago" in judged.evidence[0]:
+            lines += self._wrapped(judged.evidence[0], terminal.DIM)
+        return lines
 
+    def _verdict(self, judged: Judged) -> str:
+        return f"  {self.paint(_STYLES[judged.verdict], f'{judged.verdict:8}')}"
 
-def _holder_lines(
-    holder: Holder, columns: int, colours: Mapping[str, str], *, local: bool
-) -> list[str]:
-    process, judged = holder.process, holder.judged
-    age = "–" if holder.age_seconds is None else seconds(holder.age_seconds)
-    user = _cut(user_of(holder, local=local) or "–", 8)
-    start = f" {process.pid:>8} {size(process.used_bytes):>9} {age:>11} {user:8} "
-    command = command_of(holder) or "–"
-    room = columns - 2 - 8 - len(start)
-    place = f" · {holder.place}" if holder.place else ""
-    if len(command) + len(place) > room:
-        place = ""
-    line = f"  {colours[judged.verdict]}{judged.verdict:8}{colours['end']}{start}"
-    lines = [line + _cut(command + place, room)]
-    if judged.verdict in (STALE, UNKNOWN):
-        lines += _reasons(judged, columns, colours)
-    elif judged.verdict == VLLM and "more than" in judged.evidence[-1]:
-        lines += _wrapped(judged.evidence[-1], columns, colours["dim"], colours["end"])
-    elif judged.verdict == ACTIVE and judged.evidence and "ago" in judged.evidence[0]:
-        lines += _wrapped(judged.evidence[0], columns, colours["dim"], colours["end"])
-    return lines
+    def _reasons(self, judged: Judged) -> list[str]:
+        reason = f"{judged.reason}: " if judged.reason else ""
+        lines = self._wrapped(reason + "; ".join(judged.evidence), terminal.DIM)
+        if judged.remedy and judged.verdict == STALE:
+            lines += self._wrapped(f"→ {judged.remedy}")
+        return lines
 
+    def _wrapped(self, text: str, style: str = "") -> list[str]:
+        found = terminal.wrapped(text, self.columns - len(_INDENT))
+        return [_INDENT + self.paint(style, line) for line in found]
 
-def _reasons(judged: Judged, columns: int, colours: Mapping[str, str]) -> list[str]:
-    reason = f"{judged.reason}: " if judged.reason else ""
-    lines = _wrapped(reason + "; ".join(judged.evidence), columns, colours["dim"], colours["end"])
-    if judged.remedy and judged.verdict == STALE:
-        lines += _wrapped(f"→ {judged.remedy}", columns, "", "")
-    return lines
+    def _dim(self, text: str) -> str:
+        return self.paint(terminal.DIM, text)
 
-
-def _wrapped(text: str, columns: int, before: str, after: str) -> list[str]:
-    width = columns - len(_INDENT)
-    found = textwrap.wrap(text, width, break_long_words=True, break_on_hyphens=False)
-    return [f"{_INDENT}{before}{line}{after}" for line in found]
-
-
-def _end(gpus: Sequence[GpuHolders], colours: Mapping[str, str]) -> str:
-    stale = sum(each.stale_bytes or 0 for each in gpus)
-    stale += sum(each.unaccounted_bytes or 0 for each in gpus if each.unaccounted.verdict == STALE)
-    if not any(each.has_stale for each in gpus):
-        return "nothing is stale"
-    return f"{colours[STALE]}{size(stale)} are stale{colours['end']}"
-
-
-def _remark(text: str, columns: int) -> list[str]:
-    return textwrap.wrap(text, columns, initial_indent="! ", subsequent_indent="  ")
+    def _end(self, gpus: Sequence[GpuHolders]) -> str:
+        stale = sum(each.stale_bytes or 0 for each in gpus)
+        rests = (each.unaccounted_bytes for each in gpus if each.unaccounted.verdict == STALE)
+        stale += sum(each or 0 for each in rests)
+        if not any(each.has_stale for each in gpus):
+            return "nothing is stale"
+        return self.paint(terminal.RED, f"{size(stale)} are stale")
 
 
 def _cut(text: str, characters: int) -> str:

@@ -1,15 +1,15 @@
 """Judge servers as the daemon does, but by their metrics in Prometheus, and compare the incidents with alerts."""
 
+import argparse
 import asyncio
 import json
 import os
 import ssl
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from pathlib import Path
 
 import aiohttp
 
@@ -47,16 +47,13 @@ class Judged:
     target: StoredTarget
     looks: int = 0
     failed: int = 0
-    first_t: float | None = None
     last_t: float | None = None
-    left_out: int = 0  # events of incidents beyond INCIDENTS_MAX
     incidents: dict[str, Incident] = field(default_factory=dict)  # id → last state
     _gaps: Counter[int] = field(default_factory=Counter)  # seconds between scrapes
 
     def add(self, observation: Observation, events: Iterable[IncidentEvent]) -> None:
         if self.last_t is not None and len(self._gaps) < INCIDENTS_MAX:
             self._gaps[round(observation.t - self.last_t)] += 1
-        self.first_t = observation.t if self.first_t is None else self.first_t
         self.last_t = observation.t
         self.looks += 1
         self.failed += observation.scrape.outcome != "ok"
@@ -66,8 +63,6 @@ class Judged:
         for event in events:
             if event.incident.id in self.incidents or len(self.incidents) < INCIDENTS_MAX:
                 self.incidents[event.incident.id] = event.incident
-            else:
-                self.left_out += 1
 
     @property
     def interval_seconds(self) -> float | None:
@@ -196,12 +191,9 @@ def blind_spots(judged: Sequence[Judged]) -> list[str]:
     intervals = sorted(each.interval_seconds for each in judged if each.interval_seconds)
     lines = []
     if intervals:
-        slowest = intervals[-1]
-        later = (
-            f", and a stall or collapse is reported about {2 * (slowest - _LIVE_SECONDS):g} s later than with a scrape every {_LIVE_SECONDS:g} s"
-            if slowest > _LIVE_SECONDS
-            else ""
-        )
+        slowest, later = intervals[-1], ""
+        if slowest > _LIVE_SECONDS:
+            later = f", and a stall or collapse is reported about {2 * (slowest - _LIVE_SECONDS):g} s later than with a scrape every {_LIVE_SECONDS:g} s"
         lines.append(f"Scraped every {slowest:g} s: events shorter than {3 * slowest:g} s are not seen{later}.")  # fmt: skip
     lines.append("Why a scrape failed is not stored: one that failed at once is taken for refused, one that took over 5 s for a hang.")  # fmt: skip
     lines.append("GPUs and who holds their memory, processes, logs, /health and canaries are not stored: faults of GPUs, stale memory and an engine that seems idle and does not answer are not seen.")  # fmt: skip
@@ -306,55 +298,22 @@ def _line(one: Judged, compared: Compared, start_t: float, end_t: float) -> str:
 _TOLD_EVERY = 200  # scrapes per progress update
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """The arguments. Times are in Unix seconds."""
-
-    url: str
-    since_t: float
-    until_t: float
-    match: str
-    headers: Mapping[str, str]
-    tls: ssl.SSLContext | bool
-    config_file: Path | None
-    as_json: bool
-    report: Path | None
-
-
-def judge(order: Order) -> None:
-    """Judge and print. Raises WatchError."""
-    config = configuration.load(order.config_file, environ=os.environ)
-    asyncio.run(_judge(order, config))
-
-
-async def _judge(order: Order, config: configuration.Config) -> None:
-    progress = Progress()
-    async with aiohttp.ClientSession() as session:
-        history = History(order.url, session, order.headers, order.tls)
-        targets = await history.targets(order.match, order.since_t, order.until_t)
-        if not targets:
-            raise WatchError(f"{order.url} has stored nothing of vLLM's in that time", "check --since and --match, and that it scrapes vLLM's /metrics")  # fmt: skip
-        judged = []
-        for number, target in enumerate(targets):
-
-            def tell(t: float, number: int = number, target: StoredTarget = target) -> None:
-                share = (number + (t - order.since_t) / max(1.0, order.until_t - order.since_t)) / len(targets)  # fmt: skip
-                progress.tell(f"{share:4.0%}  {target.name}, up to {clock(t)}")
-
-            judged.append(await _of_target(history, target, order, config, tell))
-        firings = await history.firing(order.since_t, order.until_t)
-        watched = await history.watched(order.since_t, order.until_t)
-    progress.close()
-    found = compared(judged, firings, watched)
-    if order.report is not None:
-        said = page(judged, found, order.url, order.since_t, order.until_t)
+def judge(
+    arguments: argparse.Namespace, headers: Mapping[str, str], tls: ssl.SSLContext | bool
+) -> None:
+    """Judge and print. `since` and `until` are in Unix seconds. Raises WatchError."""
+    url, since_t, until_t = arguments.prometheus, arguments.since, arguments.until
+    config = configuration.load(arguments.config, environ=os.environ)
+    judged, found = asyncio.run(_judge(arguments, headers, tls, config))
+    if arguments.report is not None:
         try:
-            await asyncio.to_thread(order.report.write_text, said)
+            arguments.report.write_text(page(judged, found, url, since_t, until_t))
         except OSError as error:
-            raise WatchError(f"{order.report} cannot be written: {error.strerror}", "name a file in a folder that can be written") from None  # fmt: skip
-    if order.as_json:
+            cause = f"{arguments.report} cannot be written: {error.strerror}"
+            raise WatchError(cause, "name a file in a folder that can be written") from None
+    if arguments.json:
         return
-    lines = [summary(judged, found, order.until_t - order.since_t), ""]
+    lines = [summary(judged, found, until_t - since_t), ""]
     for each in found.found:
         lines += incident_lines(each)
     if found.needless:
@@ -364,26 +323,39 @@ async def _judge(order: Order, config: configuration.Config) -> None:
     print(visible_lines("\n".join(lines)))
 
 
-async def _of_target(
-    history: History, target: StoredTarget, order: Order, config: configuration.Config, tell: Callable[[float], None]
-) -> Judged:  # fmt: skip
-    watch = Watch(target.name, config.signals, config.slo, thresholds=config.detectors)
-    judged = Judged(target)
-    async for observation in history.observations(target, order.since_t, order.until_t):
-        if not judged.looks % _TOLD_EVERY:
-            tell(observation.t)
-        events = watch.observe(observation)
-        judged.add(observation, events)
-        _print(events, order)
-    if judged.last_t is not None and judged.last_t < order.until_t - GONE_SECONDS:
-        # The server disappeared, or is no longer scraped.
-        events = watch.close(judged.last_t)
-        judged.learn(events)
-        _print(events, order)
-    return judged
+async def _judge(
+    arguments: argparse.Namespace, headers: Mapping[str, str], tls: ssl.SSLContext | bool, config: configuration.Config
+) -> tuple[list[Judged], Compared]:  # fmt: skip
+    url, since_t, until_t = arguments.prometheus, arguments.since, arguments.until
+    progress = Progress()
+    async with aiohttp.ClientSession() as session:
+        history = History(url, session, headers, tls)
+        targets = await history.targets(arguments.match or "", since_t, until_t)
+        if not targets:
+            raise WatchError(f"{url} has stored nothing of vLLM's in that time", "check --since and --match, and that it scrapes vLLM's /metrics")  # fmt: skip
+        judged = [Judged(target) for target in targets]
+        for number, one in enumerate(judged):
+            watch = Watch(one.target.name, config.signals, config.slo, thresholds=config.detectors)
+            async for observation in history.observations(one.target, since_t, until_t):
+                if not one.looks % _TOLD_EVERY:
+                    passed = (observation.t - since_t) / max(1.0, until_t - since_t)
+                    told = f"{one.target.name}, up to {clock(observation.t)}"
+                    progress.tell(f"{(number + passed) / len(judged):4.0%}  {told}")
+                events = watch.observe(observation)
+                one.add(observation, events)
+                _print(events, arguments)
+            if one.last_t is not None and one.last_t < until_t - GONE_SECONDS:
+                # The server disappeared, or is no longer scraped.
+                events = watch.close(one.last_t)
+                one.learn(events)
+                _print(events, arguments)
+        firings = await history.firing(since_t, until_t)
+        watched = await history.watched(since_t, until_t)
+    progress.close()
+    return judged, compared(judged, firings, watched)
 
 
-def _print(events: list[IncidentEvent], order: Order) -> None:
-    if order.as_json:
+def _print(events: list[IncidentEvent], arguments: argparse.Namespace) -> None:
+    if arguments.json:
         for event in events:
             print(json.dumps(published(event)))

@@ -20,9 +20,8 @@ async def fetch(urls: list[str], bytes_max: int) -> list[bytes | WatchError]:
 
 async def _fetched(session: aiohttp.ClientSession, url: str, bytes_max: int) -> bytes | WatchError:
     if not url.startswith(("https://", "http://")):
-        return WatchError(
-            f"HF_ENDPOINT: {url} is not a web address", "leave it out, or write https://HOST"
-        )
+        cause = f"HF_ENDPOINT: {url} is not a web address"
+        return WatchError(cause, "leave it out, or write https://HOST")
     try:
         async with session.get(url) as answer:
             if answer.ok:

@@ -19,7 +19,7 @@ from vllm_watch.capacity.release import NEWEST, Release, parse_release
 from vllm_watch.capacity.units import BYTES_MAX, is_size, shown
 from vllm_watch.cli.helpers import checkpoints
 from vllm_watch.cli.helpers.checkpoints import Found, find_checkpoint
-from vllm_watch.cli.helpers.engine_flags import add_engine_flags, read_flags
+from vllm_watch.cli.helpers.engine_flags import FLAGS, add_engine_flags, read_flags
 from vllm_watch.cli.helpers.launch_software import find_software
 from vllm_watch.errors import ConfigError, WatchError
 from vllm_watch.export.status import public_arguments
@@ -46,12 +46,8 @@ _CONFIG_BYTES_MAX = 1 << 20
 _SWITCHES = ("enforce-eager", "enable-lora", "language-model-only", "enable-prefix-caching")
 _FILES, _SSL_FILES = ("chat-template", "tokenizer"), ("ssl-keyfile", "ssl-certfile")
 _TEMPLATE = frozenset("{}\n")  # a chat template with one of these is not a path
-_VALUES = (
-    "max-model-len", "tensor-parallel-size", "pipeline-parallel-size",
-    "data-parallel-size", "decode-context-parallel-size", "max-num-seqs", "max-num-batched-tokens",
-    "kv-cache-dtype", "block-size", "dtype", "quantization", "kv-cache-memory-bytes",
-    "num-gpu-blocks-override", "max-loras", "max-lora-rank", "speculative-config", "cpu-offload-gb",
-)  # fmt: skip
+_NAMES = (names.partition(",")[0].removeprefix("--") for names, *_ in FLAGS)
+_VALUES = [name for name in _NAMES if name not in ("vllm-version", "gpu-memory-utilization")]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -69,17 +65,16 @@ def gather(words: Sequence[str], environment: Mapping[str, str]) -> Facts:
         return Facts(command=Command(tuple(words), SERVE, words[0], None), software=Software(missing=words[0]))  # fmt: skip
     path = parts.config_path
     command = parse(parts, _read_config_file(Path(path)) if path else None)
-    files, found = find_files(command)
+    files, found = _find_files(command)
     software = find_software(command)
-    release = _release(software.vllm)
+    listeners, free = _find_listeners(port_of(command.text("port")) or DEFAULT_PORT)
     facts = Facts(
-        command=command, files=files, software=software, release=release,
-        shared_memory=room(_SHARED_MEMORY) if _SHARED_MEMORY.is_dir() else None,
-        download_room=download_room(command), absent=_absent(command), token=has_token(command),
-        offline=is_offline(command.environment),
+        command=command, files=files, software=software, release=_release(software.vllm),
+        shared_memory=_room(_SHARED_MEMORY) if _SHARED_MEMORY.is_dir() else None,
+        download_room=_room(_caches(command)[0]), absent=_absent(command), token=_has_token(command),
+        offline=any(_is_true(command.environment.get(name)) for name in _OFFLINE),
+        listeners=listeners, free_port=free,
     )  # fmt: skip
-    listeners, free = find_listeners(port_of(command.text("port")) or DEFAULT_PORT)
-    facts = replace(facts, listeners=listeners, free_port=free)
     if found is None:
         return facts
     try:
@@ -148,10 +143,9 @@ def _drafter(command: Command) -> dict[str, Any]:
 
 
 def _release(version: str | None) -> Release | None:
-    try:
+    with suppress(WatchError):  # a custom build
         return None if version is None else parse_release(version)
-    except WatchError:  # a custom build
-        return None
+    return None
 
 
 def _read_config_file(path: Path) -> dict[str, Any]:
@@ -162,41 +156,41 @@ def _read_config_file(path: Path) -> dict[str, Any]:
     return data
 
 
+_PROCFS = Path("/proc")
 _PIDS_MAX = 100_000
 _PORTS_TRIED = 100
 _COMMAND_CHARACTERS = 60
 
 
-def find_listeners(port: int, procfs: Path = Path("/proc")) -> tuple[tuple[Listener, ...] | None, int | None]:  # fmt: skip
+def _find_listeners(port: int) -> tuple[tuple[Listener, ...] | None, int | None]:
     """Return the listeners on a port, or None if unknown, and the next free port."""
     try:
-        found = sockets.listening(procfs / "net")
+        found = sockets.listening(_PROCFS / "net")
     except PermissionError:
         return None, None
-    if not (procfs / "net" / "tcp").exists():
+    if not (_PROCFS / "net" / "tcp").exists():
         return None, None
     taken = {each.port for each in found}
     free = next((each for each in range(port + 1, port + _PORTS_TRIED) if each not in taken), None)
     here = [each for each in found if each.port == port]
-    owners = _owners({each.inode for each in here}, procfs) if here else {}
-    reader = ProcReader(procfs)
+    owners = _owners({each.inode for each in here}) if here else {}
     return tuple(
-        Listener(address=address, port=at, pid=owners.get(inode), command=_command(reader, owners.get(inode)))
+        Listener(address=address, port=at, pid=owners.get(inode), command=_command(owners.get(inode)))
         for address, at, inode in here
     ), free  # fmt: skip
 
 
-def _owners(inodes: set[int], procfs: Path) -> dict[int, int]:
+def _owners(inodes: set[int]) -> dict[int, int]:
     found: dict[int, int] = {}
-    for pid in sorted(int(each) for each in os.listdir(procfs) if each.isdecimal())[:_PIDS_MAX]:
+    for pid in sorted(int(each) for each in os.listdir(_PROCFS) if each.isdecimal())[:_PIDS_MAX]:
         with suppress(OSError):
-            for inode in sockets.held(procfs, pid) & inodes:
+            for inode in sockets.held(_PROCFS, pid) & inodes:
                 found.setdefault(inode, pid)
     return found
 
 
-def _command(reader: ProcReader, pid: int | None) -> str | None:
-    facts = reader.read(pid) if pid is not None else None
+def _command(pid: int | None) -> str | None:
+    facts = ProcReader(_PROCFS).read(pid) if pid is not None else None
     if facts is None:
         return None
     said = " ".join(public_arguments(facts.cmdline) or ()) or facts.name or ""
@@ -209,16 +203,15 @@ _LFS = b"version https://git-lfs"
 _HEADER_BYTES_MAX = 100_000_000  # the limit of safetensors
 _INDEX_BYTES_MAX = 16 << 20
 _FILES_MAX = 2000
-_TRUE = ("1", "ON", "YES", "TRUE")
+_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 
-def find_files(command: Command) -> tuple[ModelFiles | None, Found | None]:
+def _find_files(command: Command) -> tuple[ModelFiles | None, Found | None]:
     """Return the model's files and config."""
     named = command.model
     if named is None:
         return None, None
-    environment = command.environment
-    if "://" in named or environment.get("VLLM_USE_MODELSCOPE", "").upper() in _TRUE:
+    if "://" in named or _is_true(command.environment.get("VLLM_USE_MODELSCOPE")):
         return ModelFiles(kind=REMOTE, path=named), None
     try:
         return _find(command, named)
@@ -244,13 +237,11 @@ def _find(command: Command, named: str) -> tuple[ModelFiles | None, Found | None
     return ModelFiles(kind=ABSENT, path=str(caches[-1]), repository=named), None
 
 
-def is_offline(environment: Mapping[str, str]) -> bool:
-    """Return True if the Hugging Face Hub is disabled."""
-    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-    return any(environment.get(name, "").upper() in _TRUE for name in names)
+def _is_true(variable: str | None) -> bool:
+    return (variable or "").upper() in ("1", "ON", "YES", "TRUE")
 
 
-def has_token(command: Command) -> bool:
+def _has_token(command: Command) -> bool:
     """Return True if there is a hub token."""
     environment = command.environment
     if command.text("hf-token") not in (None, "true"):
@@ -261,12 +252,7 @@ def has_token(command: Command) -> bool:
     return Path(stored).expanduser().is_file()
 
 
-def download_room(command: Command) -> Room | None:
-    """Return the free space for a download."""
-    return room(_caches(command)[0])
-
-
-def room(path: Path) -> Room | None:
+def _room(path: Path) -> Room | None:
     """Return the free space at a path, which need not exist."""
     here = path
     while not here.exists() and here != here.parent:
@@ -297,12 +283,12 @@ def _looked_at(
             found = find_checkpoint(str(folder), environment, from_hub=False, weights_gib=None)
         except WatchError as wrong:
             error = wrong.cause
-    config: Mapping[str, Any] | None = found.config if found else None
+    config = found.config if found else None
     origin = str((config or {}).get("_name_or_path") or "")
     if repository is None and "/" in origin and _REPOSITORY.fullmatch(origin):
         repository = origin
     expected, total = _index(folder)
-    missing = tuple(name for name in expected if not _is_file(folder / name))
+    missing = tuple(name for name in expected if not os.path.isfile(folder / name))
     present = [folder / name for name in expected if name not in missing]
     present = present if expected else checkpoints.weights(folder)
     size = sum(map(checkpoints.file_bytes, present))
@@ -328,13 +314,6 @@ def _index(folder: Path) -> tuple[tuple[str, ...], int | None]:
             return (), None
         return tuple(sorted(named))[:_FILES_MAX], total if is_size(total, BYTES_MAX) else None
     return (), None
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # e.g. a name too long
-        return False
 
 
 def _damage(path: Path) -> str | None:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from vllm_watch.preflight.command import SERVE, Command
 from vllm_watch.preflight.facts import Asked, Facts, Software
@@ -25,16 +24,15 @@ _SHEBANG_BYTES_MAX, _ENTRY_POINTS_BYTES_MAX = 512, 1 << 16
 _BUILDS = ("cpu", "rocm", "xpu", "hpu", "tpu", "neuron", "ascend")
 
 
-def find_software(command: Command, usr: Path = Path("/usr")) -> Software:
+def find_software(command: Command) -> Software:
     """Return the software installed with the executable."""
-    path = command.environment.get("PATH")
     found = ""
     for program in (command.argv[0], command.executable):
-        found = shutil.which(program, path=path) or ""
+        found = shutil.which(program, path=command.environment.get("PATH")) or ""
         if not found:
             return Software(missing=program, device=command.text("device"))
-    versions, prefix = {}, Path(found).parent
-    for prefix in _prefixes(Path(found)):
+    own, python = Path(found).parent.parent, _shebang(Path(found))
+    for prefix in (own,) if python is None else (python.parent.parent, own):
         versions = _versions(prefix)
         if "vllm" in versions:
             break
@@ -43,13 +41,8 @@ def find_software(command: Command, usr: Path = Path("/usr")) -> Software:
     return Software(
         executable=found, python=_python(Path(found)), vllm=versions.get("vllm"), plugins=_has_plugins(prefix), torch=torch, cuda=cuda,
         device=command.text("device") or _device(versions, cuda),
-        forward_compatible=any(usr.glob(_COMPAT)),
+        forward_compatible=any(Path("/usr").glob(_COMPAT)),
     )  # fmt: skip
-
-
-def _prefixes(found: Path) -> list[Path]:
-    own, python = found.parent.parent, _shebang(found)
-    return [own] if python is None else [python.parent.parent, own]
 
 
 def _shebang(found: Path) -> Path | None:
@@ -118,12 +111,9 @@ def _cuda(torch: str | None, versions: Mapping[str, str]) -> tuple[int, int] | N
 
 
 def _device(versions: Mapping[str, str], cuda: tuple[int, int] | None) -> str | None:
-    for name in ("vllm", "torch"):
-        local = versions.get(name, "").partition("+")[2]
-        for build in _BUILDS:
-            if local.startswith(build):
-                return build
-    return "cuda" if cuda is not None else None
+    suffixes = [versions.get(name, "").partition("+")[2] for name in ("vllm", "torch")]
+    found = (build for suffix in suffixes for build in _BUILDS if suffix.startswith(build))
+    return next(found, None if cuda is None else "cuda")
 
 
 SECONDS_MAX = 60.0  # importing vLLM takes 5 to 30 s
@@ -150,18 +140,21 @@ def ask_vllm(facts: Facts, seconds_max: float = SECONDS_MAX) -> Asked | None:
     seconds = time.monotonic() - began
     if text is None:
         return Asked(seconds=seconds, failure=f"no answer within {seconds_max:g} s")
-    answer = _read(text)
-    if answer is None:
+    try:
+        answer = json_text.read(text.rstrip().rpartition("\n")[2])
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
         return Asked(seconds=seconds, failure="it ended without an answer")
+    said = {
+        name: _plain(str(answer[name]), command)
+        for name in ("refusal", "failure")
+        if answer.get(name) is not None
+    }
     if "refusal" not in answer:
-        failure = answer.get("failure")
-        return None if failure is None else Asked(seconds=seconds, failure=_plain(str(failure), command))  # fmt: skip
-    refusal = answer["refusal"]
-    return Asked(
-        seconds=seconds,
-        refusal=None if refusal is None else _plain(str(refusal), command),
-        no_accelerator=bool(answer.get("unspecified", True)),
-    )
+        return Asked(seconds=seconds, failure=said["failure"]) if said else None
+    no_accelerator = bool(answer.get("unspecified", True))
+    return Asked(seconds=seconds, refusal=said.get("refusal"), no_accelerator=no_accelerator)
 
 
 def _run(python: str, request: str, command: Command, seconds_max: float) -> str | None:
@@ -179,14 +172,6 @@ def _run(python: str, request: str, command: Command, seconds_max: float) -> str
             if isinstance(error, subprocess.TimeoutExpired):
                 return None
             raise
-
-
-def _read(text: str) -> dict[str, Any] | None:
-    try:
-        answer = json_text.read(text.rstrip().rpartition("\n")[2])
-    except ValueError:
-        return None
-    return answer if isinstance(answer, dict) else None
 
 
 def _plain(text: str, command: Command) -> str:

@@ -1,24 +1,36 @@
 """Find and prepare a command's state folder."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from vllm_watch.config import load
 from vllm_watch.errors import JournalError
 from vllm_watch.state import file
+from vllm_watch.state.journal import Journal
 from vllm_watch.support.private_files import opener
 
 
-def find(given: Path | None, environ: Mapping[str, str]) -> Path:
+def find(given: Path | None) -> Path:
     """Return the given folder, the configured `state_dir`, or the user's default. Raises ConfigError."""
     if given is not None:
         return given
-    configured = load(None, environ=environ).state_dir
+    configured = load(None, environ=os.environ).state_dir
     if configured is not None:
         return configured
-    home = environ.get("XDG_STATE_HOME") or Path(environ.get("HOME", "/root")) / ".local/state"
-    return Path(home) / "vllm-watch"
+    home = Path(os.environ.get("HOME", "/root"), ".local/state")
+    return Path(os.environ.get("XDG_STATE_HOME") or home, "vllm-watch")
+
+
+@asynccontextmanager
+async def journal(folder: Path) -> AsyncIterator[Journal]:
+    """Open the folder's journal."""
+    opened = Journal(folder)
+    try:
+        yield opened
+    finally:
+        await opened.close()
 
 
 def make(folder: Path) -> None:

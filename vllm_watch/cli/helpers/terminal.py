@@ -3,23 +3,41 @@
 import os
 import shutil
 import sys
+import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
 _COLUMNS, _LINES = 100, 24  # without a terminal
 
 
-def columns(low: int = 1, high: int = 10_000, *, elsewhere: int = _COLUMNS) -> int:
-    """Return the terminal's width, or `elsewhere` for a pipe."""
+def columns(high: int = 120, *, low: int = 60, elsewhere: int = _COLUMNS) -> int:
+    """Return the terminal's width, or `elsewhere` for a pipe. `low` and `high` are its limits."""
     return min(max(shutil.get_terminal_size((elsewhere, _LINES)).columns, low), high)
 
 
 def takes_colours(stream: TextIO) -> bool:
     """Return True for a terminal, unless NO_COLOR is set."""
     return stream.isatty() and "NO_COLOR" not in os.environ
+
+
+def wrapped(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
+    """Wrap the text, but not at hyphens. `first` and `rest` begin the lines."""
+    return textwrap.wrap(
+        text, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    )
+
+
+BOLD, DIM, YELLOW, RED = "1", "2", "33", "1;31"
+Paint = Callable[[str, str], str]
+
+
+def painter(stream: TextIO) -> Paint:
+    """Return a function of a style and a text. It styles the text only for a terminal."""
+    coloured = takes_colours(stream)
+    return lambda style, text: f"\033[{style}m{text}\033[0m" if coloured and style else text
 
 
 AFTER_SECONDS = 2.0

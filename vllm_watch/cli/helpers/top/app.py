@@ -15,6 +15,7 @@ from vllm_watch.cli.helpers.top import panels as top_panels
 from vllm_watch.cli.helpers.top import rows as top_rows
 from vllm_watch.cli.helpers.top import story as top_story
 from vllm_watch.cli.helpers.top.status import Charted, Status
+from vllm_watch.cli.helpers.top.text import stacked
 from vllm_watch.errors import WatchError
 
 _INTERVAL_SECONDS = 2.0
@@ -87,12 +88,8 @@ class TopApp(App[None]):
         self._charts: Mapping[str, Charted] = {}
 
     def compose(self) -> ComposeResult:
-        yield Static(id="header")
-        yield Static(id="wrong")
-        yield Static(id="engines")
-        yield Static(id="gpus")
-        yield Static(id="detail")
-        yield Static(id="watcher")
+        for name in ("header", "wrong", "engines", "gpus", "detail", "watcher"):
+            yield Static(id=name)
         yield Input(id="filter", placeholder="filter", compact=True)
         yield Static(id="keys")
 
@@ -163,10 +160,9 @@ class TopApp(App[None]):
     def _parts(self, row: top_rows.Row | None, width: int, height: int) -> dict[str, Text]:
         status = self._status
         age_seconds = None if self._answered_s is None else time.monotonic() - self._answered_s
-        gpus = status.gpus if status else None
         opened = self._helps or bool(self._opened)
-        if opened:
-            gpus, row = None, None
+        gpus = status.gpus if status and not opened else None
+        row = None if opened else row
         return {
             "#header": top_panels.header(self._source.url, status, self._problem, age_seconds, width),
             "#wrong": top_story.wrong(status, width, height),
@@ -187,8 +183,7 @@ class TopApp(App[None]):
             charted = self._charts.get(row.engine.engine if row.engine else "0")
             lines = top_panels.target_lines(row, status, charted, told, width)
         self._scrolled = min(self._scrolled, max(0, len(lines) - height))
-        shown = lines[self._scrolled : self._scrolled + height]
-        return Text("\n", no_wrap=True, overflow="crop").join(shown)
+        return stacked(lines[self._scrolled : self._scrolled + height])
 
     def _engines(self, width: int, height: int, selected: int) -> Text:
         columns = top_rows.columns_for(width, self._shown)
@@ -206,7 +201,7 @@ class TopApp(App[None]):
             lines.append(top_rows.folded(below))
         if not self._shown:
             lines.append(Text(self._why_empty(), "dim"))
-        return Text("\n", no_wrap=True, overflow="crop").join(lines)
+        return stacked(lines)
 
     def _why_empty(self) -> str:
         if self._status is None:
@@ -254,7 +249,9 @@ class TopApp(App[None]):
 
     def action_leave(self) -> None:
         if not self._helps and not self._opened:
-            self.action_unfilter()
+            self.query_one("#filter", Input).value = ""
+            self._wanted = ""
+            self.on_input_submitted()
         elif self._helps:
             self.action_help()
         else:
@@ -288,19 +285,11 @@ class TopApp(App[None]):
         field.focus()
         self.draw()
 
-    def action_unfilter(self) -> None:
-        self.query_one("#filter", Input).value = ""
-        self._wanted = ""
-        self._leave_filter()
-
     def on_input_changed(self, event: Input.Changed) -> None:
         self._wanted = event.value
         self.draw()
 
     def on_input_submitted(self) -> None:
-        self._leave_filter()
-
-    def _leave_filter(self) -> None:
         self.query_one("#filter").remove_class("shown")
         self.set_focus(None)
         self.draw()

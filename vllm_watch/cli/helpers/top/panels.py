@@ -19,6 +19,7 @@ from vllm_watch.support.visible import visible
 _OLD_SECONDS = 6.0  # three missed polls
 _HOLDERS_MAX = 4
 _BAR_WIDTHS = (8, 30)
+_UNREAD = {"no_driver": "no GPU driver here", "hung": "the GPU driver does not answer"}
 
 
 def header(
@@ -28,9 +29,7 @@ def header(
     shown = Text("vllm-watch ", "bold", no_wrap=True)
     if problem is not None:
         old = "" if age_seconds is None else f"; this is {text.age(age_seconds)} old"
-        shown.append(f"{visible(problem)}{old}; retrying", "yellow")
-        shown.truncate(width, overflow="ellipsis")
-        return shown
+        return text.cut(shown.append(f"{visible(problem)}{old}; retrying", "yellow"), width)
     if status is None:
         return shown.append(f"asking {url} …")
     states = Counter(target.state for target in status.targets)
@@ -43,7 +42,7 @@ def header(
     shown_age = text.age(age_seconds)
     told = "" if shown_age == "now" else f" ({shown_age} ago)"
     age = Text(f"{text.clock(status.t, status.t)} UTC{told}", "yellow" if stale else "dim")
-    shown.truncate(max(0, width - age.cell_len - 2), overflow="ellipsis")
+    shown = text.cut(shown, max(0, width - age.cell_len - 2))
     return shown.append(" " * max(1, width - shown.cell_len - age.cell_len - 1)).append(age)
 
 
@@ -52,7 +51,10 @@ def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
     if reading is None:
         return Text()
     if reading.gpus is None or reading.status != "ok":
-        return _unreadable(reading)
+        style = "dim" if reading.status == "no_driver" else "bold yellow"
+        why = f" ({visible(reading.text)})" if reading.text else ""
+        said = f"GPUs: {_UNREAD.get(reading.status, 'not readable')}{why}"
+        return Text(said, style, no_wrap=True, overflow="ellipsis")
     if not reading.gpus:
         return Text("GPUs: none visible", "dim")
     with_holders = 2 * len(reading.gpus) < lines_max
@@ -68,15 +70,7 @@ def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
     if len(reading.gpus) > shown:
         title = f" GPUs  {shown} of {len(reading.gpus)}: a taller terminal shows more "
         lines[0] = rule(title, width)
-    return Text("\n", no_wrap=True, overflow="crop").join(lines[: max(2, lines_max)])
-
-
-def _unreadable(reading: JudgedReading) -> Text:
-    style = "dim" if reading.status == "no_driver" else "bold yellow"
-    words = {"no_driver": "no GPU driver here", "hung": "the GPU driver does not answer"}
-    why = f" ({visible(reading.text)})" if reading.text else ""
-    said = f"GPUs: {words.get(reading.status, 'not readable')}{why}"
-    return Text(said, style, no_wrap=True, overflow="ellipsis")
+    return text.stacked(lines[: max(2, lines_max)])
 
 
 def _gpu_lines(gpu: JudgedGpu, width: int, *, with_holders: bool) -> list[Text]:
@@ -89,20 +83,19 @@ def _gpu_lines(gpu: JudgedGpu, width: int, *, with_holders: bool) -> list[Text]:
 
 def _stale(gpu: JudgedGpu, width: int) -> list[Text]:
     stale = [each for each in gpu.processes or () if each.verdict == STALE]
-    lines = [_remedy(each) for each in sorted(stale, key=lambda each: -(each.used_bytes or 0))]
+    lines = [_remedy(each) for each in _largest_first(stale)]
     nobody = gpu.unaccounted
     if nobody is not None and nobody.verdict == STALE:
         who = f"{text.gib(gpu.unaccounted_bytes)} GiB held by no visible process"
         lines.append(_stale_line(who, nobody.remedy or "details: vllm-watch gpus"))
-    for line in lines:
-        line.truncate(width, overflow="ellipsis")
+    lines = [text.cut(line, width) for line in lines[:_HOLDERS_MAX]]
     others = [each for each in gpu.processes or () if each.verdict != STALE]
-    return [*lines[:_HOLDERS_MAX], _holders(others, width)] if others else lines[:_HOLDERS_MAX]
+    return [*lines, _holders(others, width)] if others else lines
 
 
 def _remedy(process: JudgedProcess) -> Text:
     why = (process.reason or "stale").replace("_", " ")
-    who = f"{command(process)} {process.pid} {text.gib(process.used_bytes)} GiB, {why}"
+    who = f"{_command(process)} {process.pid} {text.gib(process.used_bytes)} GiB, {why}"
     return _stale_line(who, process.remedy or "details: vllm-watch gpus")
 
 
@@ -123,18 +116,17 @@ def _gpu(gpu: JudgedGpu, width: int) -> Text:
     if gpu.lost:
         return shown.append("lost: fell off the bus", "bold white on red")
     low, high = _BAR_WIDTHS
-    shown.append(
-        text.fit((gpu.name or "GPU").removeprefix("NVIDIA "), min(24, max(14, width // 6))) + " "
-    )
+    name = (gpu.name or "GPU").removeprefix("NVIDIA ")
+    shown.append(text.fit(name, min(24, max(14, width // 6))) + " ")
     # vLLM fills a GPU on purpose, so a full GPU has no warning colour.
     shown.append(text.bar(ratio, min(high, max(low, width // 6)), "blue"))
-    shown.append(
-        f" {text.gib(used):>5}/{text.gib(total)} GiB  util {text.percent(gpu.utilization_ratio):>4}"
-    )
-    if gpu.lost_bytes:
-        shown.append(f"  {text.gib(gpu.lost_bytes)} GiB stale", "bold yellow")
-    for warning in _warnings(gpu):
-        shown.append(f"  {warning}", "bold yellow")
+    busy = text.percent(gpu.utilization_ratio)
+    shown.append(f" {text.gib(used):>5}/{text.gib(total)} GiB  util {busy:>4}")
+    warnings = [f"{text.gib(gpu.lost_bytes)} GiB stale"] if gpu.lost_bytes else []
+    warnings += [each for each in gpu.throttle_reasons or () if each not in ("gpu_idle", "none")]
+    warnings += [f"{gpu.ecc_uncorrected} ECC errors"] if gpu.ecc_uncorrected else []
+    for warning in warnings:
+        shown.append(f"  {visible(warning)}", "bold yellow")
     if gpu.temperature_celsius is not None:
         shown.append(f"  {gpu.temperature_celsius:.0f} °C")
     if gpu.power_watts is not None:
@@ -145,32 +137,26 @@ def _gpu(gpu: JudgedGpu, width: int) -> Text:
     return shown
 
 
-def _warnings(gpu: JudgedGpu) -> list[str]:
-    found = [reason for reason in gpu.throttle_reasons or () if reason not in ("gpu_idle", "none")]
-    if gpu.ecc_uncorrected:
-        found.append(f"{gpu.ecc_uncorrected} ECC errors")
-    return [visible(one) for one in found]
-
-
 def _holders(processes: Sequence[JudgedProcess] | None, width: int) -> Text:
     if processes is None:
         return Text("   holders unknown", "dim")
     if not processes:
         return Text("   no process holds memory", "dim")
-    ordered = sorted(processes, key=lambda process: -(process.used_bytes or 0))
+    ordered = _largest_first(processes)
     named = [
-        f"{visible(command(process))} {process.pid} {text.gib(process.used_bytes)} GiB"
+        f"{visible(_command(process))} {process.pid} {text.gib(process.used_bytes)} GiB"
         for process in ordered[:_HOLDERS_MAX]
     ]
     if len(ordered) > _HOLDERS_MAX:
         named.append(f"{len(ordered) - _HOLDERS_MAX} more")
-    shown = Text("   " + " · ".join(named), "bright_black", no_wrap=True)
-    shown.truncate(width, overflow="ellipsis")
-    return shown
+    return text.cut(Text("   " + " · ".join(named), "bright_black", no_wrap=True), width)
 
 
-def command(process: JudgedProcess) -> str:
-    """Return the process's short name."""
+def _largest_first(processes: Iterable[JudgedProcess]) -> list[JudgedProcess]:
+    return sorted(processes, key=lambda process: -(process.used_bytes or 0))
+
+
+def _command(process: JudgedProcess) -> str:
     return process.name or (process.cmdline[0].rsplit("/", 1)[-1] if process.cmdline else "?")
 
 
@@ -309,16 +295,13 @@ def _opened_gpu(gpu: JudgedGpu, t: float, width: int) -> list[Text]:
     lines = [Text(head, "bold", no_wrap=True)]
     if gpu.processes is None:
         lines.append(Text("  └─ processes unknown", "dim"))
-    lines += _tree(gpu.processes or (), t)
-    for line in lines:
-        line.truncate(width, overflow="ellipsis")
-    return lines
+    return [text.cut(line, width) for line in [*lines, *_tree(gpu.processes or (), t)]]
 
 
 def _tree(processes: Sequence[JudgedProcess], t: float) -> Iterable[Text]:
     here = {each.pid for each in processes}
     children: dict[int | None, list[JudgedProcess]] = {}
-    for each in sorted(processes, key=lambda one: -(one.used_bytes or 0)):
+    for each in _largest_first(processes):
         parent = each.ppid if each.ppid in here and each.ppid != each.pid else None
         children.setdefault(parent, []).append(each)
     seen: set[int] = set()
@@ -338,7 +321,7 @@ def _tree(processes: Sequence[JudgedProcess], t: float) -> Iterable[Text]:
 def _process(process: JudgedProcess, indent: str, t: float) -> Text:
     age = None if process.create_time is None else max(0.0, t - process.create_time)
     shown = Text(indent, "bright_black", no_wrap=True)
-    shown.append(f"{visible(command(process))} {process.pid}", "bold yellow" if process.verdict == STALE else "none")  # fmt: skip
+    shown.append(f"{visible(_command(process))} {process.pid}", "bold yellow" if process.verdict == STALE else "none")  # fmt: skip
     shown.append(
         f"  {text.gib(process.used_bytes)} GiB  age {text.age(age)}  CPU {text.seconds(process.cpu_seconds)}  SM {text.percent(process.sm_utilization_ratio)}  {process.verdict}",
         "none",

@@ -2,7 +2,7 @@
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from vllm_watch.cli.helpers.top import text
@@ -12,7 +12,6 @@ from vllm_watch.incidents.incident import SEVERITIES, severity_rank
 from vllm_watch.signals.records import EngineSignals
 
 POINTS_MAX = 60
-_STALE_INTERVALS = 3  # missed scrapes
 _NAME_MIN, _NAME_MAX = 14, 44
 
 
@@ -24,15 +23,13 @@ class Row:
     engine: EngineSignals | None
     several: bool
     age_seconds: float | None  # since the last scrape
+    stale: bool
     curve: Sequence[float | None] = ()  # tokens per second, oldest first
 
     @property
     def name(self) -> str:
-        return (
-            f"{self.target.name}/{self.engine.engine}"
-            if self.engine and self.several
-            else self.target.name
-        )
+        engine = f"/{self.engine.engine}" if self.engine and self.several else ""
+        return self.target.name + engine
 
     @property
     def state(self) -> str:
@@ -51,11 +48,6 @@ class Row:
         if self.engine and self.engine.model_name:
             return self.engine.model_name
         return ", ".join(self.target.signals.models) if self.target.signals else ""
-
-    @property
-    def stale(self) -> bool:
-        limit = _STALE_INTERVALS * self.target.interval_seconds
-        return self.age_seconds is not None and self.age_seconds > limit
 
     def matches(self, wanted: str) -> bool:
         words = (self.name, self.target.group, self.state, self.model, self.target.url)
@@ -76,14 +68,13 @@ class Curves:
             age_seconds = max(0.0, status.t - signals.t) if signals else None
             engines: list[EngineSignals | None] = [*signals.engines.values()] if signals else []
             for engine in engines or [None]:
-                row = Row(target, engine, len(engines) > 1, age_seconds)
+                row = Row(target, engine, len(engines) > 1, age_seconds, target.is_late(status.t))
                 if engine and signals:
                     key = (target.name, engine.engine)
                     last_t, points = self._points.get(key, (0.0, deque(maxlen=POINTS_MAX)))
                     if signals.t != last_t:
-                        points.append(
-                            engine.current_generation_tokens_per_second if signals.up else None
-                        )
+                        rate = engine.current_generation_tokens_per_second
+                        points.append(rate if signals.up else None)
                     kept[key] = (signals.t, points)
                     row.curve = points
                 rows.append(row)
@@ -131,20 +122,15 @@ def _state(row: Row, _: int) -> Text:
     return Text(row.state, text.STATE_STYLES.get(row.state, "bright_black"))
 
 
-def _curve(row: Row, width: int) -> Text:
-    return Text(text.sparkline(row.curve, width), "cyan")
-
-
-_NAME = Column("ENGINE", _NAME_MIN, 0, lambda row, width: text.fit(row.name, width), "left")
 _COLUMNS = (
-    _NAME,
+    Column("ENGINE", _NAME_MIN, 0, lambda row, width: text.fit(row.name, width), "left"),
     Column("STATE", 10, 0, _state, "left"),
     Column("RUN", 4, 1, _held(lambda e: text.count(e.requests_running))),
     Column("WAIT", 4, 1, _held(lambda e: text.count(e.requests_waiting))),
     Column("KV CACHE", 11, 2, _kv, "left"),
     Column("SPEED", 5, 1, _at_work(lambda e: text.percent(e.throughput_ratio))),
     Column("TOK/S", 5, 1, _tokens),
-    Column("", 12, 5, _curve, "left"),
+    Column("", 12, 5, lambda row, width: Text(text.sparkline(row.curve, width), "cyan"), "left"),
     Column("TTFT p95", 8, 3, _at_work(lambda e: text.p95(e.time_to_first_token_seconds))),
     Column("ITL p95", 7, 3, _at_work(lambda e: text.p95(e.inter_token_latency_seconds))),
     Column("QUEUE p95", 9, 7, _at_work(lambda e: text.p95(e.queue_time_seconds))),
@@ -179,9 +165,8 @@ def _urgency(row: Row) -> tuple[float, str]:
 def folded(rows: Sequence[Row]) -> Text:
     """Return the number of rows per state."""
     states = Counter(row.state for row in rows)
-    said = ", ".join(
-        f"{states[state]} {state}" for state in text.STATES_BY_URGENCY if states[state]
-    )
+    counts = ((states[state], state) for state in text.STATES_BY_URGENCY)
+    said = ", ".join(f"{count} {state}" for count, state in counts if count)
     return Text(f"… {len(rows)} more: {said}", "dim", no_wrap=True)
 
 
@@ -213,8 +198,7 @@ def columns_for(width: int, rows: Sequence[Row]) -> list[Column]:
 def _grown(columns: list[Column], title: str, wanted: int, width: int) -> list[Column]:
     spare = max(0, width - _width(columns))
     return [
-        Column(each.title, min(max(each.width, wanted), each.width + spare), each.rank, each.show, each.align)
-        if each.title == title else each
+        replace(each, width=min(max(each.width, wanted), each.width + spare)) if each.title == title else each
         for each in columns
     ]  # fmt: skip
 
@@ -225,9 +209,7 @@ def _width(columns: Sequence[Column]) -> int:
 
 def titles(columns: Sequence[Column], width: int) -> Text:
     """Return the line of titles."""
-    cells = (
-        text.fit(c.title, c.width) if c.align == "left" else c.title.rjust(c.width) for c in columns
-    )
+    cells = (f"{each.title:{'<' if each.align == 'left' else '>'}{each.width}}" for each in columns)
     return Text(" ".join(cells).ljust(width), "bold reverse", no_wrap=True)
 
 

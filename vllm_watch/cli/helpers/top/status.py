@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 import aiohttp
-from pydantic import BaseModel, BeforeValidator, ValidationError
+from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from vllm_watch.board.restarts import RestartPlan, RestartState
 from vllm_watch.cli.helpers.connection import Connection
@@ -25,6 +25,7 @@ from vllm_watch.state.journal import Attempted, Entry, Told
 
 _TIMEOUT_SECONDS = 5.0
 _BODY_BYTES_MAX = 64 << 20  # for 10,000 targets
+_LATE_INTERVALS = 3  # missed scrapes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +96,8 @@ def _incident(said: object) -> object:
     if not isinstance(said, Mapping):
         return said
     evidence = said.get("evidence") or {}
-    times = {
-        name: said.get(f"{name}_timestamp_seconds")
-        for name in ("opened", "updated", "resolved", "ended", "closes")
-    }
+    names = ("opened", "updated", "resolved", "ended", "closes")
+    times = {name: said.get(f"{name}_timestamp_seconds") for name in names}
     began_t = said.get("began_timestamp_seconds")  # absent from older watchers
     return {
         **said,
@@ -142,6 +141,10 @@ class TargetStatus(BaseModel):
     incidents: Incidents = ()  # open ones, worst first
     restart: RestartPlan | None = None  # None if restarts are off
 
+    def is_late(self, t: float) -> bool:
+        limit_seconds = _LATE_INTERVALS * self.interval_seconds
+        return self.signals is not None and t - self.signals.t > limit_seconds
+
 
 class Status(BaseModel):
     """The whole status. Unknown keys are ignored."""
@@ -161,7 +164,6 @@ class Status(BaseModel):
     incidents: Incidents = ()  # about the watcher or several targets
 
 
-_Answer = TypeVar("_Answer", bound=BaseModel)
 _Told = TypeVar("_Told")
 
 
@@ -169,9 +171,8 @@ class _Incidents(BaseModel):
     incidents: Incidents
 
 
-class _Journal(BaseModel):
-    lost: str | None
-    older: bool
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Journal(Told):
     entries: tuple[Attempted | Entry, ...]
 
 
@@ -246,27 +247,24 @@ class Daemon:
         return said.engines
 
     async def journal(self, since_t: float) -> Told:
-        said = await self._ask(f"journal?since={since_t}", _Journal)
-        return Told(lost=said.lost, older=said.older, entries=said.entries)
+        return await self._ask(f"journal?since={since_t}", _Journal)
 
     async def explained(self, name: str) -> Explained:
         return await self._ask(f"incidents/{quote(name, safe='')}?debug=true", Explained)
 
-    async def _ask(self, what: str, kind: type[_Answer]) -> _Answer:
+    async def _ask(self, what: str, kind: type[_Told]) -> _Told:
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)
             self._session = aiohttp.ClientSession(timeout=timeout)
-        session = self._session
         try:
-            body = await self._get(session, what)
+            body = await self._get(self._session, what)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise WatchError(
-                f"no answer from {self.url}: {http_answer.why_none(error, _TIMEOUT_SECONDS)}",
-                "start vllm-watch there, or give its address: --url http://HOST:9470",
-            ) from None
+            why = http_answer.why_none(error, _TIMEOUT_SECONDS)
+            remedy = "start vllm-watch there, or give its address: --url http://HOST:9470"
+            raise WatchError(f"no answer from {self.url}: {why}", remedy) from None
         try:
             # Parsing a thousand targets here would delay key presses.
-            return await asyncio.to_thread(kind.model_validate_json, body)
+            return await asyncio.to_thread(TypeAdapter(kind).validate_json, body)
         except ValidationError:
             cause = f"{self.url} does not answer as vllm-watch does"
             raise WatchError(cause, "check the address, and that both are of one version") from None

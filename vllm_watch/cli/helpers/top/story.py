@@ -2,13 +2,14 @@
 
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from vllm_watch.board.restarts import AttemptShown, RestartPlan, Waiting
+from vllm_watch.board.restarts import AttemptShown, Gate, RestartPlan, Waiting
 from vllm_watch.cli.helpers.top import text
 from vllm_watch.cli.helpers.top.rows import Row
-from vllm_watch.cli.helpers.top.status import Status, TargetStatus, ToldIncident
+from vllm_watch.cli.helpers.top.status import Status, ToldIncident
 from vllm_watch.cli.helpers.top.text import Text
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents.incident import SEVERITIES, in_order
@@ -21,7 +22,6 @@ _WRONG_SHARE = 5  # a fifth of the height
 _DETAIL_SHARE = 4
 _LOW_HEIGHT = 16  # with fewer lines, the detail is one line
 _LABEL_WIDTH = 11
-_STALE_INTERVALS = 3  # missed scrapes
 _FINE = frozenset(("", "ok", "no_driver", "http"))  # http: answered with an error
 
 
@@ -38,27 +38,20 @@ def wrong(status: Status | None, width: int, height: int) -> Text:
         return Text()
     incidents = open_incidents(status)
     if not incidents:
-        return Text(_all_well(status), "green", no_wrap=True, overflow="ellipsis")
+        unseen = sum(target.signals is None for target in status.targets)
+        told = "No incident is open." + (f" {unseen} not scraped yet." if unseen else "")
+        return Text(told if status.targets else "", "green", no_wrap=True, overflow="ellipsis")
     room = max(1, height // _WRONG_SHARE)
     shown = incidents if len(incidents) <= room else incidents[: max(1, room - 1)]
     lines = [_incident(each, status.t, width) for each in shown]
     if len(incidents) > len(shown) and room > 1:
         lines.append(Text(f" and {_counted(incidents[len(shown) :])} more", "dim"))
-    return Text("\n", no_wrap=True, overflow="crop").join(lines)
-
-
-def _all_well(status: Status) -> str:
-    if not status.targets:
-        return ""
-    unseen = sum(target.signals is None for target in status.targets)
-    return "No incident is open." + (f" {unseen} not scraped yet." if unseen else "")
+    return text.stacked(lines)
 
 
 def _counted(incidents: list[ToldIncident]) -> str:
-    counts = {s: sum(each.severity == s for each in incidents) for s in SEVERITIES}
-    return ", ".join(
-        f"{count} {severity_word(severity)}" for severity, count in counts.items() if count
-    )
+    counts = Counter(each.severity for each in incidents)
+    return ", ".join(f"{counts[s]} {severity_word(s)}" for s in SEVERITIES if counts[s])
 
 
 def _incident(incident: ToldIncident, t: float, width: int) -> Text:
@@ -66,9 +59,7 @@ def _incident(incident: ToldIncident, t: float, width: int) -> Text:
     engine = f"/{incident.engine}" if incident.engine else ""
     if incident.recovering:
         told = f" recovering {visible(incident.target)}{engine}  {recovery(incident, t)}"
-        shown = Text(told, "dim", no_wrap=True)
-        shown.truncate(width, overflow="ellipsis")
-        return shown
+        return text.cut(Text(told, "dim", no_wrap=True), width)
     shown = Text(f" {severity_word(incident.severity):8} ", text.SEVERITY_STYLES.get(incident.severity, ""), no_wrap=True)  # fmt: skip
     shown.append(f" {visible(incident.target)}{engine}", "bold")
     shown.append(f"  {visible(incident.title)}", "")
@@ -76,24 +67,20 @@ def _incident(incident: ToldIncident, t: float, width: int) -> Text:
         shown.append(f"  {incident.recurring.text}", "")
     since = f"{lasts}, since {text.clock(incident.began_t, t)}"
     shown.append(f"  {since}  ", "dim").append(visible(incident.summary), "dim")
-    shown.truncate(width, overflow="ellipsis")
-    return shown
+    return text.cut(shown, width)
 
 
 def detail(row: Row | None, status: Status | None, width: int, height: int) -> Text:
     """Return the row's state, evidence and first step."""
     if row is None or status is None:
         return Text()
-    said = _sentence(row, status.t)
-    said.truncate(width, overflow="ellipsis")
+    said = text.cut(_sentence(row, status.t), width)
     if height < _LOW_HEIGHT:
         return said
     rule = Text("─" * width, "bright_black")
     room = max(1, height // _DETAIL_SHARE - 2)
-    lines = _evidence_lines(row, status.t, width)[:room]
-    for line in lines:
-        line.truncate(width, overflow="ellipsis")
-    return Text("\n", no_wrap=True).join([rule, said, *lines, facts(row, width)])
+    lines = [text.cut(line, width) for line in _evidence_lines(row, status.t, width)[:room]]
+    return text.stacked([rule, said, *lines, _facts(row, width)])
 
 
 def worst_row(rows: Sequence[Row], status: Status | None) -> int:
@@ -109,11 +96,9 @@ def recovery(incident: ToldIncident, t: float) -> str:
     """Return the incident's kind, duration and end."""
     ended_t = incident.updated_t if incident.ended_t is None else incident.ended_t
     lasted, ago = (text.age(max(0.0, each)) for each in (ended_t - incident.began_t, t - ended_t))
-    cost = (
-        f", {incident.requests_lost} request{'s' * (incident.requests_lost != 1)} lost"
-        if incident.requests_lost
-        else ""
-    )
+    cost, lost = "", incident.requests_lost
+    if lost:
+        cost = f", {lost} request{'s' * (lost != 1)} lost"
     told = f"Recovered {ago} ago ({visible(incident.title)} for {lasted}{cost})"
     if incident.closes_t is None:
         return told
@@ -210,23 +195,19 @@ def _labelled(label: str, said: str) -> Text:
     return Text(f"  {label:{_LABEL_WIDTH - 2}}", "dim", no_wrap=True).append(visible(said))
 
 
-def facts(row: Row, width: int) -> Text:
-    """Return model, address, version and free KV cache."""
+def _facts(row: Row, width: int) -> Text:
     signals, engine = row.target.signals, row.engine
     found = [row.model or "model unknown", row.target.url]
     if signals and signals.version:
         found.append(f"vLLM {signals.version}")
     if engine and engine.kv_cache_capacity_tokens is not None and not row.down:
-        found.append(
-            f"KV {text.count(engine.kv_cache_free_tokens)} of {text.count(engine.kv_cache_capacity_tokens)} tokens free"
-        )
+        free, whole = engine.kv_cache_free_tokens, engine.kv_cache_capacity_tokens
+        found.append(f"KV {text.count(free)} of {text.count(whole)} tokens free")
     if engine and engine.restarts:
         found.append(f"{engine.restarts} restart{'s' * (engine.restarts > 1)} seen")
     if row.target.restart is not None:
         found.append(f"restart mode {row.target.restart.mode}")
-    shown = Text(" · ".join(map(visible, found)), "dim", no_wrap=True)
-    shown.truncate(width, overflow="ellipsis")
-    return shown
+    return text.cut(Text(" · ".join(map(visible, found)), "dim", no_wrap=True), width)
 
 
 def watcher(status: Status | None, width: int) -> Text:
@@ -242,17 +223,14 @@ def watcher(status: Status | None, width: int) -> Text:
     shown = Text("watcher ", "dim", no_wrap=True)
     if troubles:
         shown.append(visible(" · ".join(troubles)), "yellow").append(" · ", "dim")
-    shown.append(" · ".join(fine), "dim")
-    shown.truncate(width, overflow="ellipsis")
-    return shown
+    return text.cut(shown.append(" · ".join(fine), "dim"), width)
 
 
 def _blind(status: Status) -> Iterable[str]:
     blind: dict[str, list[str]] = {}
     for target in status.targets:
-        for slug, sight in target.detectors.items():
-            if sight.state == "blind":
-                blind.setdefault(slug, []).append(target.name)
+        for slug in (slug for slug, sight in target.detectors.items() if sight.state == "blind"):
+            blind.setdefault(slug, []).append(target.name)
     for slug, names in sorted(blind.items(), key=lambda each: -len(each[1])):
         on = visible(names[0]) if len(names) == 1 else _targets(len(names))
         yield f"blind to {slug.replace('_', ' ')} on {on}"
@@ -261,7 +239,7 @@ def _blind(status: Status) -> Iterable[str]:
 def watcher_troubles(status: Status) -> Iterable[str]:
     """Yield the watcher's own troubles."""
     yield from filter(None, (status.not_ready, status.nothing_watched))
-    late = sum(_late(target, status.t) for target in status.targets)
+    late = sum(target.is_late(status.t) for target in status.targets)
     if late:
         yield f"{_targets(late)} not scraped recently"
     for name, source in status.sources.items():
@@ -279,11 +257,6 @@ def watcher_troubles(status: Status) -> Iterable[str]:
 
 def _targets(count: int) -> str:
     return f"{count} target{'s' if count > 1 else ''}"
-
-
-def _late(target: TargetStatus, t: float) -> bool:
-    signals = target.signals
-    return signals is not None and t - signals.t > _STALE_INTERVALS * target.interval_seconds
 
 
 _TRIGGERS = {
@@ -317,20 +290,15 @@ def _wished(wish: Waiting) -> list[str]:
         approve = f": vllm-watch approve {wish.incident_id}" if wish.incident_id else ""
         return [f"A restart {who} waits for approval{approve}"]
     by = f" (approved by {wish.approved_by})" if wish.approved_by else ""
-    first = f"No restart {who} now{by}: {_ended(wish.text)}{_until(wish.text, wish.until_timestamp_seconds)}"
-    return [
-        first,
-        *(
-            f"Also: {_ended(gate.text)}{_until(gate.text, gate.until_timestamp_seconds)}"
-            for gate in wish.gates[1:]
-        ),
-    ]
+    also = [f"Also: {_refused(gate)}" for gate in wish.gates[1:]]
+    return [f"No restart {who} now{by}: {_refused(wish)}", *also]
 
 
-def _until(said: str, t: float | None) -> str:
-    if t is None or "Z" in said:
-        return ""
-    return f" Next check {datetime.fromtimestamp(t, UTC):%H:%M}Z."
+def _refused(one: Waiting | Gate) -> str:
+    t, said = one.until_timestamp_seconds, _ended(one.text)
+    if t is None or "Z" in one.text:
+        return said
+    return f"{said} Next check {datetime.fromtimestamp(t, UTC):%H:%M}Z."
 
 
 def _past(attempt: AttemptShown, t: float) -> str:
@@ -341,11 +309,8 @@ def _past(attempt: AttemptShown, t: float) -> str:
     why = f" ({attempt.text})" if attempt.text else ""
     gave = ""
     if payoff is not None:
-        gave = (
-            f" It recovered {text.percent(payoff)} of baseline throughput."
-            if payoff > 0
-            else " It recovered no throughput."
-        )
+        part = f"{text.percent(payoff)} of baseline throughput" if payoff > 0 else "no throughput"
+        gave = f" It recovered {part}."
     ends = step_of(attempt.state).ended
     return f"The last restart{when} {ends}{why}.{gave}".replace(", now ago,", " just now")
 

@@ -14,13 +14,8 @@ _ELLIPSIS = "…"
 class PlainText:
     """The part of rich.text.Text that `top` uses, without styles."""
 
-    spans: tuple[()] = ()
-
-    def __init__(self, plain: str = "", style: str = "", **_layout: object) -> None:
-        self.plain, self.style = plain, style
-
-    def __len__(self) -> int:
-        return len(self.plain)
+    def __init__(self, plain: str = "", _style: str = "", **_layout: object) -> None:
+        self.plain = plain
 
     @property
     def cell_len(self) -> int:
@@ -53,6 +48,17 @@ except ImportError:  # rich is an extra
     Text = PlainText  # type: ignore[assignment,misc]
 
 
+def cut(line: Text, width: int) -> Text:
+    """Shorten the line to `width`, with an ellipsis, and return it."""
+    line.truncate(width, overflow="ellipsis")
+    return line
+
+
+def stacked(lines: Iterable[Text]) -> Text:
+    """Join lines."""
+    return Text("\n", no_wrap=True, overflow="crop").join(lines)
+
+
 STATE_STYLES = {
     "down": "bold white on red", "stalled": "bold red", "failing": "bold red", "collapsed": "bold red",
     "overloaded": "bold yellow",
@@ -72,12 +78,10 @@ _GIB = 1 << 30
 def fit(text: str, width: int) -> str:
     """Return exactly `width` characters. The middle is cut, because the ends distinguish names."""
     text = visible(text)
-    if len(text) > width:
+    if len(text) > width > 1:
         head = (width - 1) // 2
-        text = (
-            f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}" if width > 1 else text[:width]
-        )
-    return text.ljust(width)
+        text = f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+    return text[:width].ljust(width)
 
 
 def count(value: float | None) -> str:
@@ -143,12 +147,10 @@ def bar(ratio: float | None, width: int, style: str = "") -> Text:
     if ratio is None:
         return Text("·" * width, "bright_black")
     ratio = min(max(ratio, 0.0), 1.0)
-    style = style or (
-        "red" if ratio >= _FULL_RATIO else "yellow" if ratio >= _HIGH_RATIO else "green"
-    )
+    usual = "red" if ratio >= _FULL_RATIO else "yellow" if ratio >= _HIGH_RATIO else "green"
     eighths = round(ratio * width * 8)
     filled = "█" * (eighths // 8) + (_BLOCKS[eighths % 8] if eighths % 8 else "")
-    return Text(filled.ljust(width), f"{style} on grey23")
+    return Text(filled.ljust(width), f"{style or usual} on grey23")
 
 
 def sparkline(values: Sequence[float | None], width: int) -> str:
