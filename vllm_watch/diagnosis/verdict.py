@@ -3,38 +3,31 @@
 import re
 from dataclasses import replace
 
-from vllm_watch.diagnosis import lines, phases, stacks, stillness
+from vllm_watch.diagnosis import explaining, lines, phases, stacks, stillness
 from vllm_watch.diagnosis.catalogue import FAILURES, HARMLESS, USERS_TEXT
 from vllm_watch.diagnosis.families import (
-    compiling,
     memory,
-    model,
     parallel,
     serving,
-    software,
-    unclassified,
 )
 from vllm_watch.diagnosis.finding import (
-    OF_INTERFACE,
     OUTPUT_LINES,
     QUOTED,
     TAIL_LINES,
     Finding,
     message_of,
-    of_library,
-    raised_in,
 )
 from vllm_watch.diagnosis.life import UNKNOWN_CONFIDENCE, Life
 from vllm_watch.diagnosis.report import HEALTHY, NOISE, NOT_VLLM, UNKNOWN, Diagnosis, Fix
-from vllm_watch.diagnosis.rule import Cure, Evidence, Facts, Failure, Rank, Told, Variant, rule
+from vllm_watch.diagnosis.rule import Evidence, Rank, Told, rule
 from vllm_watch.diagnosis.scanner import Scanner
 from vllm_watch.diagnosis.stillness import Silence
 
 _REFUSED = re.compile(r'"(?:POST|GET) [^"]{1,300}" (4\d\d)\b')
+
 _REFUSALS = {"401": " (no API key, or another than the server's)", "404": " (a path or a model name that is not served)"}  # fmt: skip
 
 _CRITICAL = re.compile(r"(?i)\b(?:critical|fatal|unrecoverable) (?:\w{1,20} )?(?:error|failure|exception)\b|\bkilling (?:this |the )?process\b|(?-i:\bFATAL\b)(?=[ :\]])")  # fmt: skip
-
 
 _REMARK = re.compile(
     r"^\s*(?:assert|raise) \S|\b(?:hip|cuda)Error[A-Z]\w{3,60}|\b(?:[Uu]nable to|[Nn]o such|[Ii]nvalid|[Uu]nknown|[Ee]rror(?! from\b)) \S|\b(?:not|[Uu]n)[ -]?(?:\w{1,12} )?(?:supported|recognized|available|found|exist)\b"
@@ -137,51 +130,15 @@ def _stopped(life: Life, text: str) -> Diagnosis:
     return life.diagnosis(HEALTHY, 0.8, "nothing failed; it was stopped on request", text)
 
 
-_CONFIDENCE = {
-    Rank.CAUSE: 0.8,
-    Rank.GENERAL: 0.7,
-    Rank.IMPORT: 0.7,
-    Rank.MESSAGE: 0.3,
-    Rank.SYMPTOM: 0.7,
-    Rank.DEATH: 0.6,
-    Rank.REQUEST: 0.7,
-}
-"""Share of messages that named the cause, by rank. docs/diagnose.md has the measurement."""
-
-_SILENCE_CONFIDENCE = 0.7
-
-_SURE = 0.6
-
 _EARLIER_RATIO = 0.7
 
-_BY_TRACEBACK = (
-    (serving.GRAMMAR, re.compile(r"structured_output/|compile_grammar"), re.compile(r"^(?!.{0,200}\bTypeError: .{0,200}\barguments?\b)")),
-    (parallel.SHM, re.compile("acquire_read"), re.compile(r"TimeoutError:?\s*$")),
-    (model.ARCHITECTURE, re.compile(r"(?m)\.py load_(?:expert_)?weights$"), re.compile("KeyError: '")),
-)  # fmt: skip
-_TRACEBACK_CONFIDENCE = 0.6
-
-_UNCLEAR = frozenset((serving.BUG, serving.XID, compiling.COMPILE, software.QUANTIZATION, software.ATTENTION))  # fmt: skip
-"""Classes of failures that a setting may cause. Their explanation names such a setting."""
-
 _STATEMENT = re.compile(r"(?:assert|raise) \S")
+
 _FRAME_LINES = 3  # a frame has up to three lines
 
 _UNPROVEN = "This log does not show that the server came up."
 
 _ERROR = re.compile(r"\bERROR\b|\bCRITICAL\b|\b\w*(?:Error|Exception)\b")
-
-_BAD_DATA = re.compile(r'"POST [^"]{1,300}" 4(?:00|13|15|22)\b')
-_NOT_NVIDIA = re.compile(r"\b(?:xpu|npu|hip|hpu|tpu|mps):\d")
-_KERNEL = re.compile(r"(?im)^\W{0,20}(?:fault )?kernel(?:[ _]name)?\s?[:=]\s?(\w{3,200})")
-_OF_REQUEST = re.compile(
-    r"Exception in ASGI|completion stream|/vllm/entrypoints/\S{1,200}(?:serving|generator)"
-)
-_ONE_REQUEST = "One request failed with it. As far as this log shows, the server goes on: do not restart it for this, but check whether other requests fail in the same way."
-_SETTING = re.compile(r"(?:^|\s)--([a-z-]{3,60})[= ](\S{1,60})")
-_LIKE = {"auto": ("bfloat16", "float16")}
-_STALLS = 3
-"""Reports of unresponsive workers after which a start is stalled. A single report is normal."""
 
 
 def of_log(scanner: Scanner) -> Diagnosis:
@@ -200,7 +157,7 @@ def of_log(scanner: Scanner) -> Diagnosis:
     near = OUTPUT_LINES if life.ready or life.serving else scanner.lines
     complaint = life.complaint or (_remark(scanner) if unsaid and root and root.process else None)
     if root is not None and unsaid and complaint and 0 < root.number - complaint.number <= near:
-        found = _unknown(life, complaint)
+        found = explaining.unexplained(life, complaint)
         return replace(found, failure=root.rule.failure, explanation=f"{found.explanation} Line {root.number} shows only the result; this earlier line may be the cause.")  # fmt: skip
     ended = root is not None and "died unexpectedly, shutting down client" in root.line
     if root is not None and ended and life.answered_all and not scanner.reports.last:
@@ -211,11 +168,11 @@ def of_log(scanner: Scanner) -> Diagnosis:
     if root is not None and stalled and not life.serving and stillness.went_on(scanner.last):
         return _only_waited(life, root, _WENT_ON)
     if root is not None:
-        return _failed(life, root)
+        return explaining.failed(life, root)
     before = None if scanner.before is None else scanner.before.root
     if life.ready or life.serving or scanner.before is None or before is None:
         return _quiet(scanner, life)
-    return _failed(scanner.before, before, ratio=_EARLIER_RATIO)
+    return explaining.failed(scanner.before, before, ratio=_EARLIER_RATIO)
 
 
 def _of_the_host(scanner: Scanner, root: Finding | None) -> bool:
@@ -246,7 +203,9 @@ def _of_another(name: str, root: Finding | None) -> Diagnosis:
 
 
 _IDLE = "No request was running or waiting in the last statistics: an engine without work waits like this."
+
 _SCRIPT_ENDED = "All prompts of this script were answered before it. At the end of a script, some releases report the engine's exit like a death. If results are missing, it did die: see dmesg."
+
 _WENT_ON = "The workers were busy, not stuck: one of them reported progress after this line. The log does not show whether the server came up."
 
 
@@ -258,193 +217,6 @@ def _in_capture(life: Life, line: tuple[int, str]) -> Diagnosis:
     text = "A traceback goes through the capture of CUDA graphs, and its last line, with the reason, is missing."  # fmt: skip
     fix = Fix("get the whole log: the line with the reason is missing")
     return life.unknown("the capture of CUDA graphs failed", text, line, (fix,), fatal=True)
-
-
-def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
-    slug, confidence = root.rule.failure, _CONFIDENCE[root.rule.rank]
-    if slug == UNKNOWN:
-        named = "\n".join((*root.frames[:1], *root.hints))
-        slug = next((each for each, names, line in _BY_TRACEBACK if names.search(named) and line.search(root.line)), UNKNOWN)  # fmt: skip
-        if slug == UNKNOWN or root.rule.rank is Rank.MESSAGE:
-            return _unknown(life, root)
-        confidence = _TRACEBACK_CONFIDENCE
-    waits = slug == parallel.SHM and root.rule.quiet
-    warned = life.timed_out if waits else None
-    if waits and warned is None and (silent := _start_stalled(life)) is not None:
-        return silent
-    phase, sentence = (life.phase or None), None
-    pins = slug == memory.OOM and re.search(memory.PINS, root.before)
-    if pins and "ried to alloc" not in root.text:
-        return _unknown(life, root)  # it asked for memory of the host
-    if slug == memory.OOM:
-        served = life.ready or life.serving
-        slug, confidence, read = phases.of_out_of_memory(root, served=served)
-        phase = phases.NUMBERS.get(slug) if read else None
-        if not read and slug in phases.NUMBERS:
-            sentence = phases.GUESSED[slug]
-    failure = FAILURES[slug]
-    evidence = life.evidence(root, phase=phase)
-    told = Told()
-    if failure.numbers is not None:
-        told = failure.numbers(root.text, evidence.facts)
-        if told == Told():
-            told = failure.numbers(root.joined, evidence.facts)
-    variant = next((each for each in failure.variants if each.when.holds(evidence)), None)
-    guessed = FAILURES[memory.OOM] if sentence else failure
-    why, cures = _in_general(guessed), guessed.cures
-    if variant is not None:
-        sentence, why = variant.sentence, _in_general(variant)
-        confidence = min(confidence, variant.confidence)
-    sentence = sentence or failure.sentence
-    of_variant = None if variant is None else variant.deterministic
-    answers = (told.deterministic, of_variant, root.rule.deterministic)
-    sure = next((each for each in answers if each is not None), failure.deterministic)
-    place = _place(slug, root)
-    at = (root.number, root.line) if warned is None else warned
-    unclear = slug in _UNCLEAR and root.rule.rank < Rank.SYMPTOM
-    before = _came_first(life, root, warned) if waits else ""
-    caution = life.caution if unclear else ""
-    parts = (_sentence(sentence), before, told.explanation, place, why, caution)
-    return Diagnosis(
-        failure=slug,
-        confidence=round(confidence * ratio, 2),
-        sentence=sentence,
-        root_cause_line=at[1],
-        line_number=at[0],
-        explanation=" ".join(part for part in parts if part),
-        fixes=_fixes(told, cures if variant is None else variant.cures, evidence),
-        facts=life.facts.complete(),
-        ready=life.ready,
-        fatal=_is_fatal(life, root, failure),
-        deterministic_start_failure=_fails_again(life, root, phase, sure=sure)
-        and confidence >= _SURE,
-    )
-
-
-def _fails_again(life: Life, root: Finding, phase: int | None, *, sure: bool) -> bool:
-    """Return True if the log shows a start, and each start fails in the same way."""
-    started = life.ready or life.serving or root.rule.rank >= Rank.SYMPTOM
-    unseen = (root.rule.failure == memory.OOM and phase is None) or not life.of_a_start
-    return sure and not (started or unseen)
-
-
-def _came_first(life: Life, root: Finding, warned: tuple[int, str] | None) -> str:
-    """Return a sentence about the line before a report of waiting."""
-    if warned is not None:
-        return f"Line {root.number} reports it; the time-out at line {warned[0]} came first."
-    if life.progress is None or life.ready or life.serving:
-        return ""
-    number, line = life.progress
-    return f'The last known step of the start is line {number}: "{message_of(line)}".'
-
-
-def _place(slug: str, root: Finding) -> str:
-    """Return a sentence about the code that raised the error, if that adds to the class, or ""."""
-    of_code = slug in (serving.BUG, memory.RUNTIME) or "cannot import name" in root.line
-    of_kernel = slug in (compiling.COMPILE, software.DRIVER) and of_library(root.frames)
-    below = (lines.FRAME.search(each) for each in root.tail[:2])  # of a cut paste
-    frames = root.frames or tuple(f"{each[1]} {each[2]}" for each in below if each)
-    if frames and (of_code or of_kernel):
-        return raised_in(frames, root.line, root.source)[0]
-    return f"The code is `{root.source}`." if root.source else ""
-
-
-def _sentence(text: str) -> str:
-    return text if not text else f"{text[0].upper()}{text[1:]}."
-
-
-def _in_general(of: Failure | Variant) -> str:
-    """Return the reasons of such messages. Only facts of the log make them reasons of this one."""
-    proven = isinstance(of, Variant) and of.when.facts
-    return of.why if proven or not of.why else f"In general: {of.why}"
-
-
-def _is_fatal(life: Life, root: Finding, failure: Failure) -> bool:
-    """Return True if the error ended the engine. A serving engine survives failures that would prevent a start, unless the log reports its death."""
-    if root.rule.rank is Rank.REQUEST and not life.dead:
-        return False
-    started = life.ready or life.serving
-    return not (started and failure.deterministic) or life.dead
-
-
-def _fixes(told: Told, cures: tuple[Cure, ...], evidence: Evidence) -> tuple[Fix, ...]:
-    flags = {fix.command.split()[0] for fix in told.fixes if fix.command}
-    elsewhere = "device" in evidence.facts or _NOT_NVIDIA.search(evidence.message)
-    general = (
-        each.fix
-        for each in cures
-        if each.when.holds(evidence)
-        and not _is_set(each.fix, evidence.facts)
-        and not (elsewhere and "nvidia-smi" in (each.fix.command or ""))
-        and not (each.fix.command and each.fix.command.split()[0] in flags)
-    )
-    return (*told.fixes, *general)
-
-
-def _is_set(fix: Fix, facts: Facts) -> bool:
-    """Return True if the log shows that the engine had this setting when it failed."""
-    given = ((name.replace("-", "_"), value) for name, value in _SETTING.findall(fix.command or ""))
-    return any(str(facts.get(name)) in (value, *_LIKE.get(value, ())) for name, value in given)
-
-
-def _meaning(life: Life, root: Finding) -> tuple[Variant | None, Evidence]:
-    message = f"{root.joined}\n{root.source}"
-    evidence = replace(life.evidence(root, phase=life.phase or None), message=message)
-    return next((each for each in unclassified.MEANINGS if each.when.holds(evidence)), None), evidence  # fmt: skip
-
-
-def _unknown(life: Life, root: Finding) -> Diagnosis:
-    known, evidence = _meaning(life, root)
-    below = root.message_below[:QUOTED]
-    below = f"Its message: {below}" if below else ""
-    if known is not None:
-        sentence = known.sentence
-        at_border = OF_INTERFACE.search(root.line)
-        place = raised_in(root.frames, root.line, root.source)[0] if at_border else ""
-        text = " ".join(each for each in (_sentence(sentence), below or root.advice, _in_general(known), place) if each)  # fmt: skip
-        fixes = _fixes(Told(), known.cures, evidence)
-    else:
-        place, fixes = raised_in(root.frames, root.line, root.source)
-        sentence = "an error that no rule knows"
-        text = "No rule knows this error"
-        text += ", and the engine died." if life.dead else "."
-        text += f" {_ONE_REQUEST}" if _of_request(life, root) else ""
-        if not life.dead and _BAD_DATA.search("\n".join(root.tail)):
-            fixes = (Fix("check the data of this request: the server refused it with 4xx, and lives on"),)  # fmt: skip
-        if kernel := _KERNEL.search("\n".join(root.tail[:3])):
-            below = f"{below} The kernel is {kernel[1]}.".strip()
-            fixes = (Fix("search the issues of the library that this kernel is from, and of vLLM, for the kernel's name"),)  # fmt: skip
-        text = " ".join(each for each in (text, below, root.advice, place, life.caution) if each)
-    confidence = UNKNOWN_CONFIDENCE if known is None else _SURE
-    return life.diagnosis(UNKNOWN, confidence, sentence, text, (root.number, root.line), fixes, fatal=life.dead)  # fmt: skip
-
-
-def _of_request(life: Life, found: Finding) -> bool:
-    served = found.phase == phases.SERVE and found.process.startswith("(APIServer") and not life.dead  # fmt: skip
-    return served and _OF_REQUEST.search("\n".join((*found.hints, *found.frames))) is not None
-
-
-def _start_stalled(life: Life) -> Diagnosis | None:
-    stalls = life.findings.get(parallel.SHM, [])
-    if life.ready or life.serving or life.progress is None or len(stalls) < _STALLS:
-        return None  # without a line of the start, the server may be running for days
-    number, line = life.progress
-    last = Silence(number, line, "", None)
-    said = f"Its workers have not answered for {len(stalls)} minutes or more; long compilations and slow loads look the same for some minutes."  # fmt: skip
-    return _silent(life, parallel.SHM, last, said, shown=stalls[0])
-
-
-def _silent(life: Life, slug: str, last: Silence, said: str, shown: Finding | None = None, *, serves: bool = False) -> Diagnosis:  # fmt: skip
-    failure = FAILURES[serving.HANG]
-    serves = serves or life.ready or life.serving
-    evidence = Evidence(last.line, last.line, life.facts.complete(), life.phase, serves)
-    variant = next((each for each in failure.variants if each.when.holds(evidence)), None)
-    sentence = failure.sentence if variant is None else variant.sentence
-    sentence += "" if serves or variant is None else f": {phases.IN_WORDS[life.phase]}"
-    at = (last.number, last.line) if shown is None else (shown.number, shown.line)
-    explanation = f"{_sentence(sentence)} {said} {_in_general(variant or failure)}"
-    fixes = _fixes(Told(), (variant or failure).cures, evidence)
-    return life.diagnosis(slug, _SILENCE_CONFIDENCE, sentence, explanation, at, fixes, fatal=shown is not None)  # fmt: skip
 
 
 def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
@@ -514,7 +286,7 @@ def _of_no_server(scanner: Scanner) -> Diagnosis:
 
 
 def _reported(scanner: Scanner, error: Finding) -> Diagnosis:
-    found = _unknown(scanner.life, error)
+    found = explaining.unexplained(scanner.life, error)
     said = "" if scanner.wrote or found.confidence > UNKNOWN_CONFIDENCE else " No line has the format of vLLM."  # fmt: skip
     return replace(found, explanation=found.explanation + said)
 
@@ -533,18 +305,20 @@ def _cut_short(scanner: Scanner, life: Life) -> Diagnosis | None:
 def _not_up(life: Life) -> Diagnosis:
     text, sentence = _UNPROVEN, "no error in this log"
     fixes: tuple[Fix, ...] = ()
-    phase = _sentence(phases.IN_WORDS[life.phase])
+    phase = explaining.as_sentence(phases.IN_WORDS[life.phase])
     if life.asked_to_stop and not life.of_a_start:
         return _stopped(life, "This log begins after the start.")
     if life.asked_to_stop:
         sentence = "it was stopped from outside before it came up"
-        text = f"{_sentence(sentence)} Line {life.stopped} shows it. {phase} A startup probe or a timeout that is too short does that."
+        text = f"{explaining.as_sentence(sentence)} Line {life.stopped} shows it. {phase} A startup probe or a timeout that is too short does that."
     elif life.progress is not None:
         number, line = life.progress
         text = f"{_UNPROVEN} {phase} Its last step is line {number}; if it stays there, it hangs in this step."
         evidence = Evidence(line, line, life.facts.complete(), life.phase)
         start = FAILURES[serving.HANG].variants[0]
-        fixes = _fixes(Told(), tuple(each for each in start.cures if not each.when.empty), evidence)
+        fixes = explaining.fitting(
+            Told(), tuple(each for each in start.cures if not each.when.empty), evidence
+        )
     return life.unknown(sentence, text, fixes=fixes)
 
 
@@ -573,15 +347,15 @@ def _harmless(life: Life, *, ready: bool, waits: bool) -> Diagnosis | None:
 def _survived(life: Life, found: Finding, *, ready: bool) -> Diagnosis:
     error = _ERROR.search(found.line) is not None
     text, fixes = "The server went on after this line.", tuple[Fix, ...]()
-    known, evidence = _meaning(life, found)
+    known, evidence = explaining.meaning_of(life, found)
     if found.rule.failure == UNKNOWN and known is not None:
-        text += f" {_sentence(known.sentence)} {_in_general(known)}"
-        fixes = _fixes(Told(), known.cures, evidence)
+        text += f" {explaining.as_sentence(known.sentence)} {explaining.in_general(known)}"
+        fixes = explaining.fitting(Told(), known.cures, evidence)
     elif killed := memory.KILLED.search(found.text):
-        text += f" {_sentence(f'the host ran out of memory, and the kernel killed process {killed[1]}')} If the server needs that process, its requests wait or fail."
+        text += f" {explaining.as_sentence(f'the host ran out of memory, and the kernel killed process {killed[1]}')} If the server needs that process, its requests wait or fail."
         fixes = (Fix("see which process took the memory: the kernel's log lists all", "dmesg -T | grep -i -E 'killed process|oom-kill'"),)  # fmt: skip
-    elif _of_request(life, found):
-        text += f" {_ONE_REQUEST}"
+    elif explaining.of_request(life, found):
+        text += f" {explaining.ONE_REQUEST}"
     elif error:
         text += " The error may have ended a request: it, or the lines after it, have the reason."
     harmless = not error and not fixes
@@ -599,8 +373,8 @@ def _silence(scanner: Scanner, life: Life, *, ready: bool) -> Diagnosis | None:
         alike = " (one very long prompt appears the same)" if found.running else ""
         since = f"since {found.since}" if found.since else "since this line"
         silence = f"no statistics {since}{lasted}" if found.reports == 0 else f"no tokens in the last {found.reports} reports{alike}"  # fmt: skip
-        return _silent(life, serving.HANG, found, f"{found.running} requests were running and {found.waiting} waiting; {silence}.", serves=True)  # fmt: skip
+        return explaining.silent(life, serving.HANG, found, f"{found.running} requests were running and {found.waiting} waiting; {silence}.", serves=True)  # fmt: skip
     found = None if ready else stillness.of_start(life.progress, scanner.last)
     if found is None or found.seconds is None:
         return None
-    return _silent(life, serving.HANG, found, f"The last progress was at {found.since}; the log goes on for {found.seconds / 60:.0f} minutes.")  # fmt: skip
+    return explaining.silent(life, serving.HANG, found, f"The last progress was at {found.since}; the log goes on for {found.seconds / 60:.0f} minutes.")  # fmt: skip
