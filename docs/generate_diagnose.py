@@ -45,7 +45,7 @@ journald, kubectl, docker and Ray, colours, interleaved workers, gzip and UTF-16
 The root cause is the first error of the last start in the log. A report of an exit ("EngineCore failed to start."), a silent
 worker or a failed request counts only if there is no other error. INFO and WARNING lines, and lines with users' prompts, are ignored.
 
-It does not guess: an error that matches no class is `unknown`, with its meaning (if known), the function that raised it, and a next step. It prints a fix only if this log shows that the fix applies, and what to check before a change.
+It does not guess: an error that matches no class is `unknown`, with its meaning (if known), the function that raised it, and a next step. It prints a fix only if this log shows that the fix applies, and checks before changes.
 
 Other results: `healthy` (the log shows that the server came up); `unknown` without a line (no error, but nothing shows that it came up); `benign_warning_noise` (errors that did not end the server); `not_a_vllm_log` (also logs of Ollama, SGLang and others, which get no advice); `engine_hang` (no tokens for two minutes while requests run, or a start without
 progress for ten).

@@ -169,6 +169,39 @@ CASES = {
         "CUDA Exception: Warp Out-of-range Address\nKernel: newlib_matmul_128\n",
         "unknown", 1, "The kernel is newlib_matmul_128", "issues of vLLM",
     ),
+    "a fatal line before the crash that follows from it": (
+        "[pod-1:1] FATAL: library A was compiled with avx512 but this CPU lacks it.\n!!!!!!! Segfault encountered !!!!!!!\n",
+        "engine_dead", 1, "earlier line may be the cause", "native code",
+    ),
+    "an error of C++ in a server that had come up": (
+        "(APIServer pid=1) INFO:     Application startup complete.\n[rank1]:[E0302 06:31:02.635343200 ops.ts:44] AttentionOp setup went wrong!\n",
+        "unknown", 2, "no rule", "nothing failed",
+    ),
+    "an exception below a heading": (
+        "RuntimeError: the import of A failed:\nTraceback (most recent call last):\n" + '  File "/x/a.py", line 1, in <module>\n' * 9
+        + "ImportError: cannot import name 'b' from partially initialized module 'c'\n",
+        "missing_dependency_or_import_error", 12, "lacks a name", "no rule",
+    ),
+    "an exception with a suffix": (
+        'Traceback (most recent call last):\n  File "/x/a.py", line 1, in f\nvllm.x.NVMLError_InvalidArgument: Invalid Argument\n',
+        "unknown", 3, "no rule", "give more of the log",
+    ),
+    "an error in the code of structured output": (
+        '  File "/x/vllm/v1/structured_output/a.py", line 1, in f\nAssertionError: (-1, [-1, -1])\n',
+        "grammar_failed", 2, "does not name a grammar", "grammar or schema of a request",
+    ),
+    "the driver's own error below one of NCCL": (
+        "RuntimeError: NCCL error: unhandled cuda error\nHIP failure 'not in this state' at enqueue.cc:20\n",
+        "nccl_init_failure", 2, "first error of every rank", "no rule",
+    ),
+    "an operator that a platform may not have": (
+        "AttributeError: '_OpNamespace' '_C' object has no attribute 'op_1'\n",
+        "missing_dependency_or_import_error", 1, "this build or platform does not have it", "lacks a name",
+    ),
+    "a branch that ModelScope does not have": (
+        "modelscope.hub.errors.NotExistError: The model: a/b has no revision: main !\n",
+        "hf_not_found_or_offline", 1, "no revision of this name", "neither a folder",
+    ),
     "two settings with a rule of their own": (
         "ValueError: EPLB is not supported with model A, please set enable_eplb=False\n",
         "unknown", 1, "balancing of experts", "it does not go with",

@@ -112,3 +112,12 @@ def test_drafts_of_which_almost_none_is_accepted(accepted, drafted, useless):
     """Two in a hundred are the limit: a draft model that fits gets ten times as many."""
     line = f"SpecDecoding metrics: Mean acceptance length: 1.02, Accepted: {accepted} tokens, Drafted: {drafted} tokens, Per-position"
     assert stillness.unaccepted(line.encode()) is useless
+
+
+@pytest.mark.parametrize("line", [
+    "(EngineCore pid=9) INFO 05-12 11:36:00 [core.py:1] Shutdown initiated (timeout=0)\n" + DIED,
+    "(APIServer pid=1) Could not cache the file. Will ignore error and continue. Error: [Errno 13] Permission denied: '/h/a.json'\n" + READY,
+])  # fmt: skip
+def test_what_ends_or_hinders_no_server_is_no_failure(line):
+    """An engine that shut down is not dead, and a program that ignores an error goes on."""
+    assert diagnose(line.encode()).failure == "healthy"

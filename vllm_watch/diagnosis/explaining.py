@@ -1,4 +1,4 @@
-"""Explain the error that a log shows: its class, its reasons and the fixes whose conditions the log meets."""
+"""Explain the error of a log: its class, its reasons and its fixes."""
 
 import re
 from dataclasses import replace
@@ -183,7 +183,7 @@ def _is_fatal(life: Life, root: Finding, failure: Failure) -> bool:
 
 
 def fitting(told: Told, cures: tuple[Cure, ...], evidence: Evidence) -> tuple[Fix, ...]:
-    """Return the fixes from the log's numbers, and those whose conditions the log meets."""
+    """Return the fixes from the numbers of the log, and the cures with a condition that the log meets."""
     flags = {fix.command.split()[0] for fix in told.fixes if fix.command}
     elsewhere = "device" in evidence.facts or _NOT_NVIDIA.search(evidence.message)
     general = (
@@ -238,7 +238,7 @@ def unexplained(life: Life, root: Finding) -> Diagnosis:
 
 
 def of_request(life: Life, found: Finding) -> bool:
-    """Return True if one request failed with this error, and the server goes on."""
+    """Return True if only one request failed with this error."""
     served = found.phase == phases.SERVE and found.process.startswith("(APIServer") and not life.dead  # fmt: skip
     return served and _OF_REQUEST.search("\n".join((*found.hints, *found.frames))) is not None
 

@@ -28,7 +28,7 @@ FRAME = re.compile(
 """A frame of a Python traceback: file and function."""
 
 IGNORES = re.compile(
-    r"(?:[:;,.] ?|\band |\bis )ignor(?:ed|ing)(?: it)?[.)]?\s*$|\b[Ww]ill ignore (?:the |this )?(?:error|it)\b"
+    r"(?:[:;,.] ?|\band |\bis )ignor(?:ed|ing)(?: it)?[.)]?\s*$|\bignore (?:the |this )?error and (?:continue|go on)\b"
 )
 """A program ignores the failure that this line reports."""
 
