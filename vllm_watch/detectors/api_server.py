@@ -11,7 +11,7 @@ from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict,
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Reading
 from vllm_watch.signals import stored
-from vllm_watch.signals.throughput import Mean
+from vllm_watch.signals.throughput import LEARNT_SECONDS, Mean
 from vllm_watch.support import quantities
 
 CAUSE = "api_overloaded"
@@ -35,8 +35,8 @@ MEDIA_MIN = 0.1
 """A delay does not page if each request has more images and clips than USUAL_FACTOR × the usual
 number, plus this."""
 
-PAST_SECONDS, LEARNT_SECONDS = 6 * 3600.0, 600.0
-"""The usual delay is averaged over PAST_SECONDS, and known after LEARNT_SECONDS."""
+PAST_SECONDS = 6 * 3600.0
+"""The usual delay is averaged over this many seconds, and known after LEARNT_SECONDS."""
 
 CPU_BOUND_CORES = 0.8
 """An API server that uses fewer CPU cores than this is not overloaded: it waits for its engine."""

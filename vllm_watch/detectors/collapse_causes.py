@@ -9,7 +9,14 @@ from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.signals import stored
 from vllm_watch.signals.baseline import SLOW_TOLERANCE, Baseline, Comparison
 from vllm_watch.signals.blocks import Block
-from vllm_watch.signals.pages import none_prefilling
+from vllm_watch.signals.pages import (
+    ENTRIES,
+    GRAIN_SECONDS,
+    LOST_SECONDS,
+    RISE_FROM,
+    RISE_TO,
+    none_prefilling,
+)
 from vllm_watch.signals.ring_buffer import RingBuffer
 from vllm_watch.signals.step_model import StepModel
 from vllm_watch.support.quantities import in_words, requests
@@ -136,6 +143,10 @@ OF_OTHERS = (PREEMPTION_THRASH, PEER_WAIT)
 
 VAGUE = frozenset((SLOW_ENGINE, UNKNOWN))
 
+HOLD_SECONDS = 20.0
+"""A new cause must last this many seconds to replace the first one. One long request among few can
+suggest another cause, and smoothed CPU waits show a change after about five blocks."""
+
 UNREAD_SHARE = 0.5
 """If less than this share of the used cache is unexplained, the running requests may cause the
 shortage."""
@@ -151,13 +162,6 @@ scrapes."""
 CREEP_SECONDS = 240.0
 """A creeping leak takes at least this long to build up. A few prefills pin pages within a
 minute."""
-
-CREEP_FROM, CREEP_TO = 0.25, 0.75
-"""The rise time of unexplained usage is the time between these shares of its current value."""
-
-CREEP_SAMPLE_SECONDS = 20.0
-CREEP_SAMPLES = 180
-"""This many samples, one every CREEP_SAMPLE_SECONDS, cover an hour."""
 
 RECOVERING_RATIO = 0.9
 """An engine may be recovering if its throughput is at least this share of its baseline."""
@@ -180,12 +184,10 @@ class Creep:
     """Keeps the last hour of unexplained KV usage."""
 
     def __init__(self) -> None:
-        self._history = RingBuffer(CREEP_SAMPLES, 2)
+        self._history = RingBuffer(ENTRIES, 2)
 
     def note(self, at_s: float, unexplained: float) -> None:
-        last = self._history.last
-        if last is None or at_s - last[0] >= CREEP_SAMPLE_SECONDS:
-            self._history.append((at_s, unexplained))
+        self._history.note((at_s, unexplained), GRAIN_SECONDS)
 
     def export_state(self) -> list[list[float]]:
         return [[round(at_s, 1), round(unexplained, 4)] for at_s, unexplained in self._history]
@@ -198,9 +200,9 @@ class Creep:
     def rise_seconds(self, now: float) -> float | None:
         end = None
         for when, unexplained in reversed(self._history):
-            if end is None and unexplained <= CREEP_TO * now:
+            if end is None and unexplained <= RISE_TO * now:
                 end = when
-            if unexplained <= CREEP_FROM * now:
+            if unexplained <= RISE_FROM * now:
                 return (end or when) - when
         return None
 
@@ -390,12 +392,9 @@ def recovering(comparison: Comparison) -> tuple[Evidence, ...]:
     return (Evidence(name="throughput_ratio", value=done, unit="ratio", expected=1.0, text=text),)
 
 
-UNHELD_SECONDS = 15.0
-"""A restart is advised if KV pages in use have belonged to no request for this long, and no prefill
-explains them."""
-
 BLIND_SECONDS = 60.0
-"""Replaces UNHELD_SECONDS if the usual step time is unknown. A prompt may go unnoticed for this
+"""A restart is advised if KV pages are lost (LOST_SECONDS), and no prefill explains them. This
+replaces LOST_SECONDS if the usual step time is unknown. A prompt may go unnoticed for this
 long."""
 
 UNREAD_LOG_RATIO = 0.1
@@ -415,7 +414,7 @@ class Unread:
 
     @property
     def surely(self) -> bool:
-        return self.seconds >= UNHELD_SECONDS
+        return self.seconds >= LOST_SECONDS
 
     def follow(
         self, comparison: Comparison, baseline: Baseline, unheld: float | None, quiet_ratio: float
@@ -431,7 +430,7 @@ class Unread:
             unread = True
         else:
             return  # inconclusive: a prompt may lengthen steps
-        counts = UNHELD_SECONDS / BLIND_SECONDS if slow is None else 1.0
+        counts = LOST_SECONDS / BLIND_SECONDS if slow is None else 1.0
         self.seconds = self.seconds + counts * block.seconds if unread else 0.0
 
 

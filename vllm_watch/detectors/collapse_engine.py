@@ -58,10 +58,6 @@ class Alarm:
         return 0.0 if self._since_s is None else max(0.0, at_s - self._since_s)
 
 
-CAUSE_HOLD_SECONDS = 20.0
-"""A new cause must last this many seconds to replace the first one. One long request among few can
-suggest another cause."""
-
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
 """A cause in `collapse_causes.OF_OTHERS` pages if the queue reaches 2 × (its length at the start of
 the shortage + 5)."""
@@ -359,7 +355,7 @@ class EngineJudge(stored.Kept):
             known, self._other_seconds = found, 0.0
         elif comparison.starved_now and found.name != causes.UNKNOWN:
             self._other_seconds += comparison.block.seconds
-            if self._other_seconds >= CAUSE_HOLD_SECONDS:
+            if self._other_seconds >= causes.HOLD_SECONDS:
                 known, self._other_seconds = found, 0.0
         self._alarms[causes.CACHE].cause = known
         return known

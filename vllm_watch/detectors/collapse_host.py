@@ -4,7 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
 from vllm_watch.detectors.base import Evidence
-from vllm_watch.detectors.collapse_causes import NEIGHBOUR, SLOW_ENGINE, THERMAL, UNKNOWN, Cause
+from vllm_watch.detectors.collapse_causes import (
+    HOLD_SECONDS,
+    NEIGHBOUR,
+    SLOW_ENGINE,
+    THERMAL,
+    UNKNOWN,
+    Cause,
+)
 from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
@@ -228,10 +235,6 @@ wait too."""
 THROTTLED_SHARE_MIN = 0.05
 """A CPU limit is to blame if it throttled at least this share of its periods."""
 
-OUTLIVED_SECONDS = 20.0
-"""If steps stay slow this long after a neighbour left, another cause is named. Smoothed CPU waits
-show a change after about five blocks."""
-
 _WAIT = "cpu_wait_ratio"
 
 
@@ -247,7 +250,7 @@ class Outlived:
             self._seconds = 0.0
             return False
         self._seconds += comparison.block.seconds
-        return self._seconds >= OUTLIVED_SECONDS
+        return self._seconds >= HOLD_SECONDS
 
 
 def judged(found: Cause, waited: Waited | None) -> Cause:

@@ -12,7 +12,6 @@ from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict
 from vllm_watch.detectors.collapse_causes import SLOW_ENGINE
 from vllm_watch.detectors.collapse_engine import EngineJudge
 from vllm_watch.detectors.collapse_own import (
-    KNOWN_SECONDS,
     WORK_RATIO_MAX,
     Work,
     behind,
@@ -31,9 +30,10 @@ from vllm_watch.detectors.consequences import (
     rule,
 )
 from vllm_watch.samples.record import record
-from vllm_watch.signals.baseline import Baseline, Models
+from vllm_watch.signals.baseline import SLOW_DEVIATIONS, Baseline, Models
 from vllm_watch.signals.step_model import StepModel
-from vllm_watch.signals.wander import scatter
+from vllm_watch.signals.throughput import LEARNT_SECONDS
+from vllm_watch.signals.wander import DEVIATIONS, scatter
 
 
 @record
@@ -60,15 +60,13 @@ SIBLINGS_MAX = 8
 """An engine is compared with at most this many siblings. They are spread over all ranks, because
 the ranks of one node may share a fault."""
 
-SPREAD_DEVIATIONS = 5.0
-"""The log ratio must also reach this many standard deviations among the siblings."""
-
 SIBLINGS_TIMES_MIN = 2.0
 """The running requests and the step time must both be this many times the siblings' medians.
 Routers spread requests unevenly."""
 
 _SPREAD_MIN = 0.015
-"""The standard deviation among siblings is assumed to be at least this."""
+"""The log ratio must also reach DEVIATIONS standard deviations among the siblings. A standard
+deviation is assumed to be at least this."""
 
 
 @dataclass
@@ -117,7 +115,7 @@ class Siblings:
         ratio = log(block.step_seconds / median(known))
         share = share_of(block.seconds, beside.seconds)
         beside.log_ratio += share * (ratio - beside.log_ratio)
-        beside.seconds = min(KNOWN_SECONDS, beside.seconds + block.seconds)
+        beside.seconds = min(LEARNT_SECONDS, beside.seconds + block.seconds)
 
     def judge(self, engines: Engines, verdict: Verdict) -> Verdict:
         siblings = self._siblings.get(verdict.engine or "", ())
@@ -136,9 +134,9 @@ class Siblings:
         others = [
             each.log_ratio
             for name in siblings
-            if (each := self._known.get(name)) is not None and each.seconds >= KNOWN_SECONDS
+            if (each := self._known.get(name)) is not None and each.seconds >= LEARNT_SECONDS
         ]
-        if beside is None or beside.seconds < KNOWN_SECONDS or len(others) < SIBLINGS_MIN:
+        if beside is None or beside.seconds < LEARNT_SECONDS or len(others) < SIBLINGS_MIN:
             return None
         # A slow engine makes its siblings seem fast, so a negative median is ignored.
         beyond = beside.log_ratio - max(0.0, median(others))
@@ -202,7 +200,7 @@ def _seconds_at(model: StepModel | None, load: tuple[float, float]) -> float | N
 
 
 def _limit(others: Sequence[float]) -> float:
-    return max(LOSS_LOG_RATIO, SPREAD_DEVIATIONS * max(_SPREAD_MIN, scatter(others)))
+    return max(LOSS_LOG_RATIO, DEVIATIONS * max(_SPREAD_MIN, scatter(others)))
 
 
 def _slower(engine: str | None, beside: _Beside, shift: Shift, count: int) -> Verdict:
@@ -240,15 +238,11 @@ def _beside(verdict: Verdict, engines: Engines, siblings: Sequence[str]) -> Verd
 
 
 SLOW_LOG_RATIO = log(2.2)
-"""A block is slow if its step time exceeds the predecessor's by this log ratio. A healthy process
-that warms up may be twice as slow for minutes."""
+"""A block is slow if its step time exceeds the predecessor's by this log ratio, and by SLOW_DEVIATIONS
+standard deviations. A healthy process that warms up may be twice as slow for minutes."""
 
 SLOW_SECONDS = 15.0
 """A finding needs this many seconds of slow blocks."""
-
-DEVIATIONS = 2.0
-"""The log ratio must also exceed this many standard deviations of the predecessor's log step
-time."""
 
 NORMAL_LOG_RATIO = log(1.25)
 """A block below this log ratio is normal. Two normal blocks without a slow one between them end a
@@ -359,7 +353,7 @@ def _compare(life: _Life, baseline: Baseline, *, late: bool) -> None:
         return
     life.compared_s = block.at_s
     ratio = life.log_ratio = log(block.step_seconds / expected)
-    doubt = DEVIATIONS * deviation
+    doubt = SLOW_DEVIATIONS * deviation
     life.page_s = life.page_s + block.seconds if ratio > max(_PAGE.log_ratio, doubt) else 0.0
     if ratio > max(SLOW_LOG_RATIO, doubt):
         life.since_s = block.at_s - block.seconds if life.since_s is None else life.since_s

@@ -7,12 +7,12 @@ from math import exp, log
 from statistics import mean
 from typing import Any, ClassVar
 
-from vllm_watch.detectors.base import FIRING, Evidence, Verdict
+from vllm_watch.detectors.base import FIRING, USUAL_RANK, Evidence, Verdict
 from vllm_watch.detectors.collapse_causes import KIND
 from vllm_watch.signals import stored
 from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.blocks import Block
-from vllm_watch.signals.wander import MINUTE_SECONDS, Wander
+from vllm_watch.signals.wander import MINUTE_SECONDS, SMOOTH_SECONDS, Wander
 from vllm_watch.support.quantities import in_words
 
 OWN_PAST, SIBLINGS, FORMER = "its own past", "its siblings", "the process before"
@@ -261,13 +261,8 @@ class Bar(stored.Kept):
 
 
 HARM_TIMES = 1.5
-"""Users are harmed if a latency is above this many times the usual maximum."""
-
-USUAL_RANK = 3
-"""Healthy minutes are ranked from the worst. The minute with this rank gives the usual maximum."""
-
-HARM_SMOOTH_SECONDS = 20.0
-"""Smoothing time of the current latencies, long enough for a few answers."""
+"""Users are harmed if a latency is above this many times the usual maximum, the healthy minute with
+USUAL_RANK."""
 
 
 class Harm:
@@ -289,7 +284,7 @@ class Harm:
         )
         before = self._now[1] if self._now else 0.0
         values = [block.step_seconds, before if first is None else first, block.waiting_min]
-        share = 1.0 - exp(-block.seconds / HARM_SMOOTH_SECONDS)
+        share = 1.0 - exp(-block.seconds / SMOOTH_SECONDS)
         self._now = [a + share * (b - a) for a, b in zip(self._now or values, values, strict=True)]
         self._sums = [a + b * block.seconds for a, b in zip(self._sums, values, strict=True)]
         self._seconds, self._well = (

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import exp
 from typing import Any, ClassVar
 
-from vllm_watch.detectors.base import Evidence, View
+from vllm_watch.detectors.base import Evidence, View, usual
 from vllm_watch.samples.observation import Reading
 from vllm_watch.signals import stored
 from vllm_watch.support.quantities import in_words
@@ -28,9 +28,7 @@ RATE_SECONDS = 300.0
 RATE_SECONDS."""
 
 SILENCES_KEPT = 64
-SILENCES_USUAL = 3
-"""The usual time without arrivals has this rank among the last SILENCES_KEPT ones. The longest has
-rank 1."""
+"""The usual time without arrivals is one of this many."""
 
 DRAINED_SHARE = 0.5
 """In a draining server, at most this share of the usual number of requests still runs."""
@@ -187,9 +185,7 @@ class Demand(stored.Kept):
 
     @property
     def usual_silence_s(self) -> float:
-        if len(self._silences) < SILENCES_USUAL:
-            return 0.0
-        return sorted(self._silences)[-SILENCES_USUAL]
+        return usual(self._silences)
 
     @property
     def _missed(self) -> float:

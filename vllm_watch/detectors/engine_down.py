@@ -21,7 +21,8 @@ from vllm_watch.detectors.down_verdicts import KIND, firing, unknown
 from vllm_watch.detectors.gpu_fault import GpuTrouble
 from vllm_watch.samples.observation import Call, Reading
 from vllm_watch.signals import stored
-from vllm_watch.signals.loading import START_SECONDS, Loading
+from vllm_watch.signals.life import AWAY_SECONDS_MAX
+from vllm_watch.signals.loading import LIVES_KEPT, START_SECONDS, Loading
 from vllm_watch.support.quantities import in_words
 
 
@@ -105,15 +106,8 @@ NEEDS = down_verdicts.NEEDS
 
 STATE_VERSION = 1
 
-AWAY_SECONDS_MAX = 600.0
-"""If no watcher ran for longer than this, only learnt values are restored. An update of the watcher
-takes less."""
-
 ABSENCE_SECONDS_MAX = 7 * 86_400.0
 """Absences are learnt up to this length. A server may be away for a weekend."""
-
-ENDS_KEPT = 8
-"""At most this many uptimes and survived hangs are kept."""
 
 OF_ADDRESS = ("earlier",)
 """State that is valid only for this address."""
@@ -136,14 +130,14 @@ class Detector(stored.Kept):
     KEPT: ClassVar[stored.Fields] = {
         **dict.fromkeys(("began_s", "answered_s", "up_since_s"), stored.number_or_none),
         **dict.fromkeys(("busy", "crashed", "looping"), stored.flag),
-        "lives": stored.last(ENDS_KEPT),
+        "lives": stored.last(LIVES_KEPT),
         "demand": stored.part(Demand),
         "loading": _loading,
         "share": stored.part(Share),
         "run": lambda state: None if state is None else stored.part(lambda: Run(0.0))(state),
         "earlier": stored.part(Earlier),
         "away_s": stored.amount,
-        "silences": stored.last(ENDS_KEPT),
+        "silences": stored.last(LIVES_KEPT),
     }
     LATER = ("share", "earlier")
 
@@ -163,9 +157,9 @@ class Detector(stored.Kept):
         self._share = Share()
         self._crashed = False
         self._looping = False
-        self._lives: deque[float] = deque(maxlen=ENDS_KEPT)  # seconds from start to crash
+        self._lives: deque[float] = deque(maxlen=LIVES_KEPT)  # seconds from start to crash
         self._away_s = 0.0  # longest absence that began without demand and ended by itself
-        self._silences: deque[float] = deque(maxlen=ENDS_KEPT)
+        self._silences: deque[float] = deque(maxlen=LIVES_KEPT)
 
     def export_state(self, at_s: float = 0.0) -> dict[str, Any]:
         state = super().export_state()

@@ -11,15 +11,15 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from vllm_watch.detectors import stall_witnesses
-from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View, usual
 from vllm_watch.detectors.gpu_fault import GpuTrouble
 from vllm_watch.detectors.needs import Need, Needs
-from vllm_watch.detectors.stall_witnesses import FDS_GROWN_MIN, Engine, Habits
+from vllm_watch.detectors.stall_witnesses import Engine, Habits
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import stored
-from vllm_watch.signals.life import model_of
-from vllm_watch.signals.progress import FOLLOWED_SECONDS, Progress
-from vllm_watch.signals.state import STALL_NOTICE_COARSE_SECONDS, operation, waits_for_kv
+from vllm_watch.signals.life import AWAY_SECONDS_MAX, model_of
+from vllm_watch.signals.progress import CONNECTIONS_MIN, Progress
+from vllm_watch.signals.state import operation, waits_for_kv
 from vllm_watch.story.engine_stalled import STORY
 from vllm_watch.support.quantities import in_words, requests
 
@@ -37,7 +37,7 @@ class Settings(BaseModel):
     """Replaces notice_seconds if only one request is in flight, which is weak evidence. If
     connections pile up or no GPU computes, notice_seconds still applies."""
 
-    notice_coarse_seconds: float = Field(STALL_NOTICE_COARSE_SECONDS, gt=0)
+    notice_coarse_seconds: float = Field(30.0, gt=0)
     """Replaces notice_seconds if steps are not counted (before vLLM 0.6.4), or until the first step
     after a sleep or pause. A whole prefill then shows no progress."""
 
@@ -99,9 +99,6 @@ NEEDS = Needs(
 
 
 STATE_VERSION = 3
-
-PAUSES_USUAL = 3
-"""The usual pause has this rank among the recent pauses. The longest has rank 1."""
 
 NOTICE_FACTOR = 1.5
 """A stall is reported after this many times the usual pause."""
@@ -219,7 +216,7 @@ class Detector:
             stored.text(name): _engine(each)
             for name, each in stored.mapping(state["engines"]).items()
         }
-        if away_seconds <= FOLLOWED_SECONDS:
+        if away_seconds <= AWAY_SECONDS_MAX:
             self._engines = engines
         else:
             self._inherit(engines.values())
@@ -260,7 +257,7 @@ class Detector:
                 finding = self._waited_for(view, progress)
             # Clients that give up one by one suggest a hang. A failed canary must confirm it.
             if finding is None and engine.unserved >= max(
-                FDS_GROWN_MIN, 2.0 * engine.unserved_idle
+                CONNECTIONS_MIN, 2.0 * engine.unserved_idle
             ):
                 finding, believed = ("hang", view.at_s - progress.life_s), False
         if finding is not None:
@@ -303,7 +300,7 @@ class Detector:
         notice_s = (
             self._notice_seconds(view, engine, sample, alone=alone)
             if believed
-            else FOLLOWED_SECONDS
+            else AWAY_SECONDS_MAX
         )
         if sample.requests_running and not steps and still_s >= notice_s:
             return "hang", still_s
@@ -325,11 +322,9 @@ class Detector:
         if sample.iteration_tokens is None or progress.waking:
             return settings.notice_coarse_seconds
         notice_s = settings.notice_seconds
-        usual = engine.habits.usual
-        if len(usual) >= PAUSES_USUAL:
-            usual_s = sorted(usual)[-PAUSES_USUAL]
-            notice_s = max(notice_s, min(NOTICE_FACTOR * usual_s, settings.notice_seconds_max))
-        second = alone and (engine.fds_grown >= FDS_GROWN_MIN or stall_witnesses.gpus_idle(view))
+        usual_s = usual(engine.habits.usual)
+        notice_s = max(notice_s, min(NOTICE_FACTOR * usual_s, settings.notice_seconds_max))
+        second = alone and (engine.fds_grown >= CONNECTIONS_MIN or stall_witnesses.gpus_idle(view))
         if progress.work <= 1 and not second:
             return max(notice_s, settings.notice_one_request_seconds)
         return notice_s

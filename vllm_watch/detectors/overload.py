@@ -20,9 +20,9 @@ from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.detectors.per_engine import EngineLook, PerEngine
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import capacity, stored
-from vllm_watch.signals.baseline import STARVED_RUNNING, STARVED_USAGE_MIN
+from vllm_watch.signals.baseline import ALARM_KEPT_SECONDS, STARVED_RUNNING, STARVED_USAGE_MIN
 from vllm_watch.signals.blocks import Block, Blocks, began_anew
-from vllm_watch.signals.throughput import Mean
+from vllm_watch.signals.throughput import LEARNT_SECONDS, MEMORY_SECONDS, Mean
 from vllm_watch.support.quantities import in_words, requests
 
 DEMAND, DEFERRED, SMALL_CACHE, PAUSED = "demand", "deferred", "small_cache", "paused"
@@ -129,13 +129,9 @@ NEEDS = Needs(
     ),
 )  # fmt: skip
 
-FOLLOWED_SECONDS = 60.0
-"""The stored queue is discarded if no watcher ran for longer than this."""
-
 RATE_SECONDS = 60.0
-USUAL_SECONDS = 3600.0
-"""The recent rate of finished requests is averaged over RATE_SECONDS, the usual rate over
-USUAL_SECONDS."""
+"""The recent rate of finished requests is averaged over this many seconds, the usual rate over
+MEMORY_SECONDS."""
 
 STANDS_SECONDS, SHRINKS_SECONDS = 60.0, 600.0
 """A shrinking queue is a finding if it has lasted STANDS_SECONDS, and will need at least
@@ -149,9 +145,6 @@ DEFERRED_SECONDS, DEFERRED_MIN, DEFERRED_TIMES = 120.0, 3.0, 4.0
 """Deferred requests wait, e.g. for a grammar. They are stuck if their number stays above
 DEFERRED_MIN and above DEFERRED_TIMES × the usual number for DEFERRED_SECONDS. Compiling takes
 seconds."""
-
-DEFERRED_KNOWN_SECONDS = 600.0
-"""The usual number of deferred requests is known after this many seconds."""
 
 PAUSED_SECONDS = 600.0
 """A longer pause is a finding. Weight updates take minutes."""
@@ -191,12 +184,12 @@ class EngineJudge(stored.Kept):
         self._cache_tokens: float | None = None
         self._former_tokens: float | None = None
         self._lately = Finished()
-        self._tokens = Mean(USUAL_SECONDS)
+        self._tokens = Mean(MEMORY_SECONDS)
         self._deferred: deque[tuple[float, float]] = deque()
-        self._deferred_usual = Mean(USUAL_SECONDS)
+        self._deferred_usual = Mean(MEMORY_SECONDS)
         self._paused_s: float | None = None
         self._finished = Mean(RATE_SECONDS)
-        self._usual = Mean(USUAL_SECONDS)
+        self._usual = Mean(MEMORY_SECONDS)
         self._since_s: float | None = None
         self._since_waiting = 0.0
         self._fired = False
@@ -257,7 +250,7 @@ class EngineJudge(stored.Kept):
     def _stuck(self) -> float | None:
         usual = self._deferred_usual
         if (
-            usual.weight < DEFERRED_KNOWN_SECONDS
+            usual.weight < LEARNT_SECONDS
             or self._deferred[-1][0] - self._deferred[0][0] < DEFERRED_SECONDS
         ):
             return None
@@ -273,7 +266,7 @@ class EngineJudge(stored.Kept):
         self._usual.restore(state["usual"], away_seconds)
         super().restore(state)
         self._fired = stored.flag(state["firing"])
-        if away_seconds > FOLLOWED_SECONDS:
+        if away_seconds > ALARM_KEPT_SECONDS:
             self._since_s, self._fired = None, False
 
     def _judge(self, block: Block) -> Verdict:

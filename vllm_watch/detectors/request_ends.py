@@ -9,6 +9,7 @@ from typing import ClassVar, NamedTuple
 from vllm_watch.samples.engine import EngineSample, Histogram, Labelled
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
+from vllm_watch.signals.throughput import LEARNT_SECONDS
 from vllm_watch.signals.totals import Numbers
 
 WINDOW_SECONDS = 30.0
@@ -244,8 +245,8 @@ SURE = 14.0
 """A finding needs this log likelihood ratio. On a busy engine, chance exceeds it about once a
 year."""
 
-LEARNT_ANSWERS, LEARNT_SECONDS = 50.0, 600.0
-"""The reference is known after this many earlier answers, over this many seconds."""
+LEARNT_ANSWERS = 50.0
+"""The reference is known after this many earlier answers, over LEARNT_SECONDS."""
 
 PAST_HALF_SECONDS = 3 * 3600.0
 """Half-life of an answer's weight in the reference. It is long, so that a fault does not become

@@ -8,7 +8,7 @@ from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import CanaryCall
 from vllm_watch.signals import state, stored
-from vllm_watch.signals.progress import Progress
+from vllm_watch.signals.progress import CONNECTIONS_MIN, Progress
 from vllm_watch.story.base import ADVISED_AFTER
 from vllm_watch.support.quantities import in_words, requests
 
@@ -16,16 +16,9 @@ PAUSES_KEPT = 16
 """At most this many survived pauses are kept. The longest delays a restart, and the usual one
 delays a report."""
 
-PAUSE_SECONDS_MIN = 2.0
-"""A pause lasts at least this many seconds. A shorter one may be a step."""
-
 HABIT_SECONDS_MAX = 20.0
 """A reported stall is learnt as a usual pause if it lasted at most this many seconds. An engine
 that hangs for a minute is unhealthy each time."""
-
-FDS_GROWN_MIN = 3.0
-"""At least this many more connections must be open than at the last step. One or two may come from
-a scraper or a browser."""
 
 CANARY_SECONDS_MIN = 2.0
 """A canary (one-token request) that fails sooner than this was refused (wrong key or model
@@ -133,7 +126,7 @@ def canary_outcome(canary: CanaryCall) -> str:
 
 def learn(engine: Engine, progress: Progress, *, young: bool) -> None:
     """Learn from a pause that has ended."""
-    if progress.pause_s >= PAUSE_SECONDS_MIN and not young:
+    if progress.pause_s >= state.STILL_SECONDS and not young:
         engine.habits.survived.append(progress.pause_s)
         if engine.told_s is None or progress.pause_s <= HABIT_SECONDS_MAX:
             engine.habits.usual.append(progress.pause_s)
@@ -157,7 +150,7 @@ def count_connections(engine: Engine, view: View, long_s: float) -> None:
         engine.asked_s, engine.unserved = None, engine.unserved + (lasted_s >= long_s)
     elif engine.asked_s is None:
         engine.asked_s = view.at_s
-    if engine.fds_grown < FDS_GROWN_MIN:
+    if engine.fds_grown < CONNECTIONS_MIN:
         engine.unseen_s = None
     elif engine.unseen_s is None:
         engine.unseen_s = view.at_s
@@ -179,7 +172,7 @@ def gpus_idle(view: View) -> bool:
 def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidence]]:
     """Return each piece of evidence, paired with True if it supports a hang."""
     progress, found = view.progress[name], []
-    if engine.fds_grown >= FDS_GROWN_MIN:
+    if engine.fds_grown >= CONNECTIONS_MIN:
         text = f"{engine.fds_grown:.0f} more connections than when the steps stopped: more requests, which vLLM does not count as waiting"
         found.append((True, Evidence(name="open_fds_grown", value=engine.fds_grown, expected=0.0, text=text)))  # fmt: skip
     if engine.unserved:

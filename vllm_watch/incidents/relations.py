@@ -37,17 +37,9 @@ WAITS_FOR_A_PEER = (
 )  # fmt: skip
 """Findings explained by a peer's incident (`targets[].peers`, `targets[].gang`)."""
 
-_STALL_OVER_COLLAPSE_SECONDS = 30.0
-"""A stall replaces a collapse after this many seconds. A collapsed engine makes few steps."""
-
-_DOWN_OVER_COLLAPSE_SECONDS = 60.0
-"""`engine_down` opens after a collapsed server has been down for this long. The server is probably
-being restarted, as advised."""
-
-_HOLD_SECONDS = {
-    ("engine_stalled", "throughput_collapse"): _STALL_OVER_COLLAPSE_SECONDS,
-    ("engine_down", "throughput_collapse"): _DOWN_OVER_COLLAPSE_SECONDS,
-}
+_HOLD_SECONDS = {("engine_stalled", "throughput_collapse"): 30.0, ("engine_down", "throughput_collapse"): 60.0}  # fmt: skip
+"""The first kind replaces the second after this many seconds. A collapsed engine makes few steps, and
+its server is probably being restarted, as advised."""
 
 AFTERMATH_SECONDS = {"overload": 150.0, "throughput_collapse": 20.0}
 """For this many seconds after another incident, a queue or slowness counts as its effect. All

@@ -11,9 +11,7 @@ from vllm_watch.samples.observation import EngineCpu
 from vllm_watch.samples.record import record, short_record
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
-
-LOOKS_MAX = 4096
-"""At most this many polls are kept: an hour of one poll per second."""
+from vllm_watch.signals.window import ENTRIES_MAX
 
 BLOCK_WINDOW_SECONDS = 60.0
 """Polls are kept for this long. A block is shorter (8 s or one poll interval)."""
@@ -45,7 +43,7 @@ class Waits:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._polls: deque[_Poll] = deque(maxlen=LOOKS_MAX)
+        self._polls: deque[_Poll] = deque(maxlen=ENTRIES_MAX)
         self._at_s = float("-inf")
 
     def clear(self) -> None:

@@ -9,9 +9,10 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import ServerSample
 from vllm_watch.signals import stored
 
-UNTOLD_SECONDS = 600.0
-"""After a gap of at most this long, a process of unknown start time counts as the same process. In
-a longer gap, a new process could reach the old counters."""
+AWAY_SECONDS_MAX = 600.0
+"""Over a longer gap, between two polls or without a watcher, process, clock and requests may differ,
+and a new process may reach the old counters. Only learnt values survive it. An update of the watcher
+takes less."""
 
 _MEASURED = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
 """vLLM measures the sizes in these labels at each start."""
@@ -35,7 +36,7 @@ class Life:
         if self.config != now.config or not self.is_of_one_kind_with(now):
             return False
         told = self._same_start(now) is not None
-        return not self.ended_before(now) and (told or away_seconds <= UNTOLD_SECONDS)
+        return not self.ended_before(now) and (told or away_seconds <= AWAY_SECONDS_MAX)
 
     def ended_before(self, now: "Life") -> bool:
         same_start = self._same_start(now)

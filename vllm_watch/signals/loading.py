@@ -15,17 +15,18 @@ PATIENCE_FACTOR = 1.5
 PATIENCE_SECONDS_MIN = 60.0
 """Every start may take this long. After short starts, PATIENCE_FACTOR alone would allow too little."""
 
-STARTS_KEPT = 8
+LIVES_KEPT = 8
+"""At most this many starts, uptimes and survived hangs are kept."""
 
 SAME_START_SECONDS = 2.0
-"""Start times count as equal if they differ by at most this. They are computed from the boot time and kernel ticks."""
+"""Start times count as equal if they differ by at most this. They are computed from the boot time and kernel ticks, and the clock may be adjusted by a second."""
 
 
 class Loading(stored.Kept):
     """Follows the starts of one server."""
 
     KEPT: ClassVar[stored.Fields] = {
-        "starts_s": stored.last(STARTS_KEPT),
+        "starts_s": stored.last(LIVES_KEPT),
         "life_start": stored.number_or_none,
         "answered_t": stored.number_or_none,
         "silent_s": stored.number_or_none,
@@ -37,7 +38,7 @@ class Loading(stored.Kept):
     }
 
     def __init__(self) -> None:
-        self.starts_s: deque[float] = deque(maxlen=STARTS_KEPT)
+        self.starts_s: deque[float] = deque(maxlen=LIVES_KEPT)
         self._life_start: float | None = None  # of the process that answered last
         self._answered_t: float | None = None
         self._silent_s: float | None = None
@@ -87,7 +88,7 @@ class Loading(stored.Kept):
         self.is_gone = process is not None and process.alive is False
         if process is not None and process.alive and process.start_time is not None:
             if self._life_start is None or not same_start(process.start_time, self._life_start):
-                if len(self._pids) < STARTS_KEPT:
+                if len(self._pids) < LIVES_KEPT:
                     self._pids.add(process.pid)
                 self._begins(at_s, observation.t - process.start_time, f"process {process.pid}")
         elif self.is_gone:

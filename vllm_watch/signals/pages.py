@@ -32,9 +32,9 @@ WELL_ENTRIES_MIN = 3
 ZERO_SHARE = 0.1
 """The healthy level is this quantile of the healthy history. The quantile is low, so that the beginning of a leak is visible."""
 
-IDLE_SECONDS = 15.0
-"""Pages that are in use after this much idle time count as lost. The last requests' pages are free
-by then."""
+LOST_SECONDS = 15.0
+"""Pages in use count as lost if no request has held them for this long. The last requests' pages are
+free by then."""
 
 RISE_FROM, RISE_TO = 0.25, 0.75
 """The growth of a loss is timed from the first to the second of these shares of its current value."""
@@ -93,19 +93,15 @@ class Pages(stored.Kept):
         if well:
             self._zeros = ()
         self._recent.append(entry)
-        last = self._history.last
-        if last is None or entry.at_s - last[0] >= GRAIN_SECONDS:
-            self._history.append(entry)
-        last = self._coarse.last
-        if last is None or entry.at_s - last[0] >= COARSE_GRAIN_SECONDS:
-            self._coarse.append(entry)
+        self._history.note(entry, GRAIN_SECONDS)
+        self._coarse.note(entry, COARSE_GRAIN_SECONDS)
 
     def _note_idle(self, block: Block) -> None:
         if block.running or block.waiting or block.generated or block.kv_usage_end is None:
             self._idle = [0.0, 1.0]
             return
         self._idle = [self._idle[0] + block.seconds, min(self._idle[1], block.kv_usage_end)]
-        if self._idle[0] >= IDLE_SECONDS:
+        if self._idle[0] >= LOST_SECONDS:
             self.idle_lost, self._idle_tokens = self._idle[1], block.tokens_in_flight
 
     def export_state(self) -> dict[str, Any]:

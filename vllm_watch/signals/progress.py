@@ -16,6 +16,7 @@ from vllm_watch.samples.observation import ServerSample
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.capacity import kv_cache_tokens, longest_request_tokens
+from vllm_watch.signals.life import AWAY_SECONDS_MAX
 from vllm_watch.support.quantities import in_words
 
 PATIENCE_SECONDS = 60.0
@@ -39,14 +40,10 @@ GONE_SHARE = 0.9
 """All clients count as gone if this share of the requests in flight has lost its clients. A scraper
 may connect meanwhile, so the share is below 1."""
 
-CLOSED_MIN, ANSWERED_MIN = 3.0, 10.0
+CONNECTIONS_MIN, ANSWERED_MIN = 3.0, 10.0
 """If either connections or HTTP responses are unknown, this many closed connections or this many
-responses prove that clients left. A scraper closes one or two connections. A gateway that requests
-/v1/models every five seconds gets six responses in 30 s."""
-
-FOLLOWED_SECONDS = 600.0
-"""Polls further apart than this are not compared, because clock, process and requests may
-differ."""
+responses prove that clients left. A scraper or a browser opens and closes one or two connections. A
+gateway that requests /v1/models every five seconds gets six responses in 30 s."""
 
 PACE_SECONDS = 10.0
 """The usual rate of closed connections is averaged over this time. The rate rises when a client's pool shrinks."""
@@ -117,7 +114,7 @@ class Progress:
         restarted: bool = False, at_rest: bool = False,
     ) -> None:  # fmt: skip
         """Add a poll. `restarted` is True if the counters were reset, and `at_rest` if the engine sleeps or is paused on purpose."""
-        if at_s - self.last_s > FOLLOWED_SECONDS:
+        if at_s - self.last_s > AWAY_SECONDS_MAX:
             self.forget()
         before, now = self.poll, _poll(sample, server)
         self.first, was = before is None, before or now
@@ -157,7 +154,7 @@ class Progress:
 
     def _note_pace(self, seconds: float, was: Poll, now: Poll) -> None:
         closed = _fall(was.fds, now.fds, 0.0)
-        if closed is not None and 0.0 < seconds < FOLLOWED_SECONDS:
+        if closed is not None and 0.0 < seconds < AWAY_SECONDS_MAX:
             weight = 1.0 - exp(-seconds / PACE_SECONDS)
             self._pace += weight * (closed / seconds - self._pace)
 
@@ -165,7 +162,7 @@ class Progress:
         then = self._before
         if self.gone and now.fds is not None:
             self._fds_least = min(now.fds, now.fds if self._fds_least is None else self._fds_least)
-            if now.fds >= self._fds_least + CLOSED_MIN:  # new clients are not served
+            if now.fds >= self._fds_least + CONNECTIONS_MIN:  # new clients are not served
                 self.gone, self._before = False, None
             return
         self._fds_least = None
@@ -178,7 +175,7 @@ class Progress:
         least = GONE_SHARE * now.work
         all_closed = closed is not None and closed >= least
         all_answered = answered is not None and answered >= least
-        strong = (all_closed and (closed or 0.0) >= CLOSED_MIN) or (
+        strong = (all_closed and (closed or 0.0) >= CONNECTIONS_MIN) or (
             all_answered and (answered or 0.0) >= ANSWERED_MIN
         )
         alone = closed is None or answered is None

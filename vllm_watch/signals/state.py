@@ -21,11 +21,7 @@ WORST_FIRST = (
 )  # fmt: skip
 
 STILL_SECONDS = 2.0
-"""A normal pause between steps takes at most this long. A step of a long context takes about a second."""
-
-STALL_NOTICE_COARSE_SECONDS = 30.0
-"""If the engine warms up or lacks a step counter, a possible stall is shown after this long without
-progress. Without a counter, a whole prefill shows no progress."""
+"""A longer time without a step is a pause. A step of a long context takes about a second."""
 
 WARM_UP_SECONDS = 300.0
 """For this long after the start, the first requests of each shape may compile kernels."""

@@ -105,8 +105,8 @@ READY_BLOCKS = 12
 """The model is used after this many blocks, four for each parameter."""
 
 READY_SECONDS = 40.0
-"""The model is used after this many seconds of work. Restarted engines must be covered within a
-minute or two."""
+"""The model, and average throughput, are used after this many seconds of work. Restarted engines must
+be covered within a minute or two."""
 
 NEWS = 0.02
 SOLVE_EVERY = 8

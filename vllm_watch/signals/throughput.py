@@ -9,6 +9,7 @@ from typing import Any
 
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
+from vllm_watch.signals.step_model import READY_SECONDS
 
 MEMORY_SECONDS = 3600.0
 """Averaging time in seconds of work. It covers bursts and gaps."""
@@ -16,12 +17,12 @@ MEMORY_SECONDS = 3600.0
 SMOOTH_SECONDS = 8.0
 """Smoothing time of the rates. Prompt tokens are counted only when a prefill ends."""
 
-READY_SECONDS = 40.0
-"""The averages serve as the reference after this many seconds of work."""
+LEARNT_SECONDS = 600.0
+"""The usual value of a detector is known after this many seconds."""
 
 ALIKE = 1.3
 """If requests pile up, throughput and KV cache per request are at most this many times as large as
-usual."""
+usual. With more KV cache, requests are longer than usual."""
 
 CROWD = 1.5
 """If requests pile up, more than this many times the usual number of requests run. Uneven arrivals cause a smaller ratio."""

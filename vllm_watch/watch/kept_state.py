@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from vllm_watch.detectors.base import Detector, Inherits, Remembers
-from vllm_watch.detectors.engine_down import AWAY_SECONDS_MAX, OF_ADDRESS
+from vllm_watch.detectors.engine_down import OF_ADDRESS
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Reading, ServerSample
 from vllm_watch.signals import stored
 from vllm_watch.signals.engine import EngineTracker
-from vllm_watch.signals.life import Life, life_of
+from vllm_watch.signals.life import AWAY_SECONDS_MAX, Life, life_of
 from vllm_watch.signals.loading import Loading
 from vllm_watch.signals.progress import Progress
 from vllm_watch.signals.records import EngineSignals, TargetSignals

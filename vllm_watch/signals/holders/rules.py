@@ -19,12 +19,12 @@ from vllm_watch.signals.holders import records, roles
 from vllm_watch.signals.holders.records import Judged, Limits
 from vllm_watch.signals.holders.track import (
     DEAD_STATES,
-    SAME_START_SECONDS,
     Track,
     in_user_session,
     is_deleted,
     place_of,
 )
+from vllm_watch.signals.loading import SAME_START_SECONDS
 from vllm_watch.support.quantities import cores, seconds, size
 
 

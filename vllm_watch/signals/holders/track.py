@@ -8,14 +8,12 @@ from dataclasses import dataclass
 
 from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.signals.holders import roles
+from vllm_watch.signals.loading import same_start
 
 CPU_SHARE_MIN = 0.02
 """A process counts as working if it uses at least this many CPU cores. A notebook kernel's
 heartbeat and runtime threads use 0.1 to 1 % of a core. Preparing data or launching kernels uses at
 least 5 %."""
-
-SAME_START_SECONDS = 2.0
-"""Two readings of one start time may differ by this much. The clock may be adjusted by a second."""
 
 GAP_SECONDS_MAX = 300.0
 """If polls are further apart than this, a process without a known CPU time counts as working."""
@@ -64,7 +62,7 @@ def begin(at_s: float, process: ProcessSample) -> Track:
 def is_same(before: ProcessSample, now: ProcessSample) -> bool:
     """Return True if the PID still belongs to the same process."""
     if before.create_time is not None and now.create_time is not None:
-        return abs(before.create_time - now.create_time) <= SAME_START_SECONDS
+        return same_start(before.create_time, now.create_time)
     if (before.uid, before.cgroup) != (now.uid, now.cgroup) and None not in (now.uid, now.cgroup):
         return None in (before.uid, before.cgroup)
     cpu_fell = (
