@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.samples.engine import EngineSample
-from vllm_watch.samples.observation import CanaryCall
+from vllm_watch.samples.record import short_record
 from vllm_watch.signals import state, stored
 from vllm_watch.signals.progress import CONNECTIONS_MIN, Progress
 from vllm_watch.story.base import ADVISED_AFTER
@@ -83,6 +83,21 @@ class Engine(stored.Kept):
         return 0.0 if self.fds is None or self.fds_now is None else self.fds_now - self.fds
 
 
+@short_record
+class Case:
+    """One engine at one poll."""
+
+    view: View
+    engine: Engine
+    sample: EngineSample
+    steps: bool  # something changed since the previous poll
+    alone: bool  # all engines of the server stand still
+
+    @property
+    def progress(self) -> Progress:
+        return self.view.progress[self.sample.engine]
+
+
 def begin(engine: Engine, view: View) -> None:
     """Begin again without signs of a stall."""
     engine.told_s, engine.fds_rises, engine.unseen_s = None, 0, None
@@ -97,12 +112,20 @@ def served(engine: Engine, view: View, name: str) -> None:
     engine.finish_rate = (signals and signals.requests_finished_per_second) or 0.0
 
 
-def hear_canary(engine: Engine, progress: Progress, view: View, name: str, *, alone: bool) -> None:
-    """Count an unanswered canary, unless it may have waited in a queue."""
-    canary = view.observation.canary
-    if canary is None or not (alone or canary.engine == name):
+def hear_canary(case: Case, *, alone: bool) -> None:
+    """Count an unanswered canary, unless it may have waited in a queue. `alone` is True if the server has no other engine."""
+    view, engine, progress, canary = (
+        case.view,
+        case.engine,
+        case.progress,
+        case.view.observation.canary,
+    )
+    if canary is None or not (alone or canary.engine == case.sample.engine):
         return
-    outcome = canary_outcome(canary)
+    outcome = canary.outcome
+    if outcome is None:
+        unanswered = canary.latency_s >= CANARY_SECONDS_MIN
+        outcome = "ok" if canary.ok else "unanswered" if unanswered else "refused"
     if outcome == "ok":
         engine.canary_failures = 0
     sent_s = view.at_s - canary.latency_s
@@ -113,15 +136,6 @@ def hear_canary(engine: Engine, progress: Progress, view: View, name: str, *, al
     engine.canary_waited_s = canary.latency_s
     if engine.canary_failures == 1:
         engine.canary_s = sent_s
-
-
-def canary_outcome(canary: CanaryCall) -> str:
-    """Return one of CANARY_OUTCOMES."""
-    if canary.outcome is not None:
-        return canary.outcome
-    if canary.ok:
-        return "ok"
-    return "unanswered" if canary.latency_s >= CANARY_SECONDS_MIN else "refused"
 
 
 def learn(engine: Engine, progress: Progress, *, young: bool) -> None:
@@ -169,9 +183,9 @@ def gpus_idle(view: View) -> bool:
     return bool(known) and max(known) < GPU_IDLE_RATIO
 
 
-def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidence]]:
+def witnesses(case: Case) -> list[tuple[bool, Evidence]]:
     """Return each piece of evidence, paired with True if it supports a hang."""
-    progress, found = view.progress[name], []
+    view, engine, progress, found = case.view, case.engine, case.progress, []
     if engine.fds_grown >= CONNECTIONS_MIN:
         text = f"{engine.fds_grown:.0f} more connections than when the steps stopped: more requests, which vLLM does not count as waiting"
         found.append((True, Evidence(name="open_fds_grown", value=engine.fds_grown, expected=0.0, text=text)))  # fmt: skip
@@ -194,7 +208,7 @@ def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidenc
         text = "no GPU of this host computes"
         found.append((True, Evidence(name="gpu_utilization", value=0.0, unit="ratio", text=text)))
     others = ", ".join(
-        other for other, each in view.progress.items() if other != name and each.served
+        name for name, each in view.progress.items() if name != case.sample.engine and each.served
     )
     if others:
         text = f"other engines of this server keep working: {others}"
@@ -207,20 +221,14 @@ def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidenc
     return found
 
 
-def evidence_for(
-    view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float, survived_s: float
-) -> tuple[Evidence, ...]:
+def evidence_for(case: Case, cause: str, still_s: float, survived_s: float) -> tuple[Evidence, ...]:
     """Return the evidence of a stall."""
     longest = f"longest pause so far: {in_words(survived_s)}"
-    since = " since the first unanswered canary" if engine.canary_failures else ""
-    progress, running, waiting = (
-        view.progress[sample.engine],
-        sample.requests_running,
-        sample.requests_waiting,
-    )
+    since = " since the first unanswered canary" if case.engine.canary_failures else ""
+    running, waiting = case.sample.requests_running, case.sample.requests_waiting
     text = f"no scheduler step for {in_words(still_s)}{since} ({longest if survived_s else 'it was never seen to stop before'})"
     if cause == "livelock":
-        text = f"no token and no finished request for {in_words(still_s)}; {progress.overdue}"
+        text = f"no token and no finished request for {in_words(still_s)}; {case.progress.overdue}"
     awaited = f"waiting for KV from another server: {requests(waiting or 0.0)}"
     return (
         Evidence(
@@ -228,10 +236,10 @@ def evidence_for(
             text=text,
         ),
         Evidence(
-            name="requests_in_engine", value=progress.work, expected=0.0,
+            name="requests_in_engine", value=case.progress.work, expected=0.0,
             text=f"{running or 0.0:.0f} running and {waiting or 0.0:.0f} waiting",
         ),
-        *(said for agrees, said in witnesses(view, engine, sample.engine) if agrees),
+        *(said for agrees, said in witnesses(case) if agrees),
         *((Evidence(name="waits_for_kv", value=waiting, text=awaited),) if cause == "peer_wait" else ()),
     )  # fmt: skip
 
@@ -244,12 +252,11 @@ def seen_as(core: str | None) -> tuple[Evidence, ...]:
 
 
 def evidence_against(
-    view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float, limit_s: float | None,
-    survived_s: float,
-) -> tuple[Evidence, ...]:  # fmt: skip
+    case: Case, still_s: float, limit_s: float | None, survived_s: float
+) -> tuple[Evidence, ...]:
     """Return evidence against a stall. `limit_s` is the time before a restart is advised."""
-    found = [said for agrees, said in witnesses(view, engine, sample.engine) if not agrees]
-    if view.progress[sample.engine].work == 1:
+    found = [said for agrees, said in witnesses(case) if not agrees]
+    if case.progress.work == 1:
         text = "only one request is in the engine"
         found.append(Evidence(name="requests_in_engine", value=1.0, text=text))
     if limit_s is not None and still_s < limit_s:
