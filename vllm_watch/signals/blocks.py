@@ -5,6 +5,7 @@ from operator import attrgetter
 from vllm_watch.samples.engine import EngineSample, Histogram, served
 from vllm_watch.samples.record import record
 from vllm_watch.signals import capacity
+from vllm_watch.signals.life import fell, never_falling
 from vllm_watch.signals.state import requests_awaiting_kv
 
 LONG_TOKENS = 16_384.0
@@ -195,7 +196,7 @@ class Blocks:
             running_min=self._lows[0],
             generated=generated / seconds,
             prompted=None if prompted is None else prompted / seconds,
-            finished=_finished(a, b),
+            finished=_grown(served(a), served(b)),
             finished_tokens=tokens,
             preempted=_grown(a.preemptions, b.preemptions),
             prompts=_grown(_count(a.ttft), _count(b.ttft)),
@@ -225,12 +226,7 @@ def began_anew(before: EngineSample, now: EngineSample) -> bool:
     """Return True if the counters were reset."""
     if before.created_time is not None and now.created_time is not None:
         return before.created_time != now.created_time
-    pairs = (
-        (before.generation_tokens, now.generation_tokens),
-        (before.prompt_tokens, now.prompt_tokens),
-        (_count(before.iteration_tokens), _count(now.iteration_tokens)),
-    )
-    return any(a is not None and b is not None and b < a for a, b in pairs)
+    return fell(never_falling(before), never_falling(now))
 
 
 def tells_load(sample: EngineSample) -> bool:
@@ -307,10 +303,6 @@ def _step_seconds(
     if latency is None:
         return elapsed if busy else None
     return min(elapsed, latency)
-
-
-def _finished(a: EngineSample, b: EngineSample) -> float | None:
-    return _grown(served(a), served(b))
 
 
 def _finished_tokens(a: EngineSample, b: EngineSample) -> float | None:

@@ -1,7 +1,7 @@
 """Identifies the process behind an engine's name."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,7 @@ class Life:
 
     def ended_before(self, now: "Life") -> bool:
         same_start = self._same_start(now)
-        return self._fell(now) if same_start is None else not same_start
+        return fell(self.counters, now.counters) if same_start is None else not same_start
 
     def _same_start(self, now: "Life") -> bool | None:
         pairs = (
@@ -58,16 +58,23 @@ class Life:
             a is not None and b is not None and a != b for a, b in known
         )
 
-    def _fell(self, now: "Life") -> bool:
-        pairs = zip(self.counters, now.counters, strict=True)
-        return any(a is not None and b is not None and b < a for a, b in pairs)
-
     def export_state(self) -> dict[str, Any]:
         return stored.export(self, _KEPT)
 
     @classmethod
     def restore(cls, state: stored.Stored) -> "Life":
         return cls(**stored.checked(state, _KEPT))
+
+
+def fell(then: Iterable[float | None], now: Iterable[float | None]) -> bool:
+    """Return True if a counter that is known at both times fell."""
+    return any(a is not None and b is not None and b < a for a, b in zip(then, now, strict=True))
+
+
+def never_falling(sample: EngineSample) -> tuple[float | None, ...]:
+    """Return counters that decrease only by a reset: steps, generated and prompt tokens."""
+    steps = sample.iteration_tokens
+    return None if steps is None else steps.count, sample.generation_tokens, sample.prompt_tokens
 
 
 def _counters(state: Any) -> tuple[float | None, ...]:
@@ -88,16 +95,11 @@ _KEPT: stored.Fields = {
 
 def life_of(sample: EngineSample, server: ServerSample = UNKNOWN_SERVER) -> Life:
     """Return the identity of the engine's process at one poll."""
-    steps = sample.iteration_tokens
     started = sample.process_start_time
     return Life(
         created_time=sample.created_time,
         process_start_time=server.process_start_time if started is None else started,
-        counters=(
-            None if steps is None else steps.count,
-            sample.generation_tokens,
-            sample.prompt_tokens,
-        ),
+        counters=never_falling(sample),
         config=_digest(sample.model_name, sample.cache_config_info),
         model=model_of(sample),
         version=server.version,

@@ -65,6 +65,7 @@ class Pages(stored.Kept):
         "moves": partial(stored.numbers, count=2),
         "zeros": lambda zeros: tuple(map(stored.pair, zeros)),
     }
+    LATER = ("idle_tokens", "idle_lost", "coarse")
 
     def __init__(self) -> None:
         self._capacity: float | None = None
@@ -108,10 +109,6 @@ class Pages(stored.Kept):
         histories = {"history": self._history, "coarse": self._coarse}
         rows = {name: [list(entry) for entry in _rows(each)] for name, each in histories.items()}
         return {**super().export_state(), **rows}
-
-    def restore(self, state: stored.Stored) -> None:
-        # Older releases store no idle tokens and no coarse history.
-        super().restore({"idle_tokens": None, "idle_lost": 0.0, "coarse": (), **state})
 
     def unheld(self) -> float | None:
         """Return the share of the cache that no request holds, or None if unknown. The result is the smaller of two estimates."""

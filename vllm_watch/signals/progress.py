@@ -16,7 +16,7 @@ from vllm_watch.samples.observation import ServerSample
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.capacity import kv_cache_tokens, longest_request_tokens
-from vllm_watch.signals.life import AWAY_SECONDS_MAX
+from vllm_watch.signals.life import AWAY_SECONDS_MAX, never_falling
 from vllm_watch.support.quantities import in_words
 
 PATIENCE_SECONDS = 60.0
@@ -240,23 +240,13 @@ def _prefill_rate(sample: EngineSample) -> float | None:
     return tokens / times.sum if tokens > 0.0 and times.sum else None
 
 
-def never_falling(sample: EngineSample) -> tuple[float | None, ...]:
-    """Return counters that decrease only by a reset."""
-    steps = sample.iteration_tokens
-    return None if steps is None else steps.count, sample.generation_tokens, sample.prompt_tokens
-
-
-def _aborted(sample: EngineSample) -> float:
-    return (sample.request_success or {}).get("abort", 0.0)
-
-
 _alive_of = attrgetter(
     "requests_running", "requests_swapped", "engine_steps", "last_engine_iteration", "estimated_flops_per_gpu",
 )  # fmt: skip
 
 
 def _poll(sample: EngineSample, server: ServerSample) -> Poll:
-    done, aborted = served(sample), _aborted(sample)
+    done, aborted = served(sample), (sample.request_success or {}).get("abort", 0.0)
     finished = None if done is None else done - aborted
     counters = (*never_falling(sample), finished, sample.preemptions)
     first, latency, tokens = sample.ttft, sample.inter_token_latency, sample.generation_tokens

@@ -125,12 +125,9 @@ def is_connected(sample: EngineSample) -> bool:
     return told or bool(sample.external_prefix_cache_queries)
 
 
-def _kv_families(sample: EngineSample) -> set[str]:
-    return {*(sample.kv_failures or ()), *(sample.kv_transfers or ())}
-
-
 def _offloads_only(sample: EngineSample) -> bool:
-    families, config = _kv_families(sample), sample.cache_config_info or {}
+    families = {*(sample.kv_failures or ()), *(sample.kv_transfers or ())}
+    config = sample.cache_config_info or {}
     set_up = any(config.get(name, "None") != "None" for name in _OFFLOAD_SETTINGS)
     own = all(name.startswith("kv_offload_") for name in families)
     return own and (bool(families) or set_up)

@@ -49,20 +49,6 @@ class Mean:
         self.value = value if self.weight else 0.0
 
 
-class Smooth:
-    """An exponential mean over `SMOOTH_SECONDS`."""
-
-    def __init__(self) -> None:
-        self.value: float | None = None
-
-    def add(self, value: float, seconds: float) -> float:
-        if self.value is None:
-            self.value = value
-        else:
-            self.value += (value - self.value) * (1.0 - exp(-seconds / SMOOTH_SECONDS))
-        return self.value
-
-
 _MEANS = ("generated", "prompted", "running", "kv_usage", "finished", "finished_tokens")
 
 
@@ -77,8 +63,7 @@ class Throughput:
         self.finished = Mean(MEMORY_SECONDS)
         self.finished_tokens = Mean(MEMORY_SECONDS)
         self.running_peak = 0.0
-        self.generated_now = Smooth()
-        self.prompted_now = Smooth()
+        self._now: tuple[float, float] | None = None  # smoothed: generated, prompted
 
     def export_state(self) -> dict[str, Any]:
         means = {name: getattr(self, name).export_state() for name in _MEANS}
@@ -94,8 +79,9 @@ class Throughput:
         return self.generated.weight >= READY_SECONDS
 
     def see(self, block: Block) -> None:
-        self.generated_now.add(block.generated, block.seconds)
-        self.prompted_now.add(block.prompted or 0.0, block.seconds)
+        now = block.generated, block.prompted or 0.0
+        (generated, prompted), share = self._now or now, 1.0 - exp(-block.seconds / SMOOTH_SECONDS)
+        self._now = generated + (now[0] - generated) * share, prompted + (now[1] - prompted) * share
 
     def learn(self, block: Block) -> None:
         if block.running <= 0.0 and block.generated <= 0.0:
@@ -111,12 +97,12 @@ class Throughput:
             self.finished_tokens.add(block.finished_tokens / block.seconds, block.seconds)
 
     def ratio(self) -> float | None:
-        if not self.ready or self.generated_now.value is None:
+        if not self.ready or self._now is None:
             return None
         generated, prompted = self.generated.value, self.prompted.value
-        ratio = self.generated_now.value / generated if generated > 0.0 else None
+        ratio = self._now[0] / generated if generated > 0.0 else None
         if prompted > 0.0:
-            other = (self.prompted_now.value or 0.0) / prompted
+            other = self._now[1] / prompted
             return other if ratio is None or other > ratio else ratio
         return ratio
 

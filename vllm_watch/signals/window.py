@@ -17,7 +17,6 @@ COUNTERS = (
     "spec_num_accepted_tokens", "spec_num_draft_tokens",
 )  # fmt: skip
 HISTOGRAMS = ("iteration_tokens", "ttft", "inter_token_latency", "queue_time", "e2e_latency")
-LABELLED = ("request_success",)
 
 ENTRIES_MAX = 4096
 """At most this many polls are kept: an hour of one poll per second."""
@@ -28,7 +27,7 @@ class Offsets:
     """For each counter, the sum of its last counts before resets in the window."""
 
     counters: Mapping[str, float] = field(default_factory=dict)
-    labelled: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    finished: Mapping[str, float] = field(default_factory=dict)  # by reason
     histograms: Mapping[str, Histogram] = field(default_factory=dict)
 
 
@@ -123,18 +122,18 @@ class Window:
             grown += b.offsets.counters.get(name, 0.0) - a.offsets.counters.get(name, 0.0)
         return grown, b.at_s - a.at_s
 
-    def labelled(self, name: str) -> tuple[dict[str, float], float] | None:
-        """Return the growth of each label in the window, and the seconds between its ends. A new label counts from zero."""
-        pair = self._pair(name)
+    def finished(self) -> tuple[dict[str, float], float] | None:
+        """Return the finished requests by reason in the window, and the seconds between its ends. A new reason counts from zero."""
+        pair = self._pair("request_success")
         if pair is None:
             return None
         a, b = pair
-        before, now = getattr(a.counts, name), getattr(b.counts, name)
-        grown = {label: value - before.get(label, 0.0) for label, value in now.items()}
+        before, now = a.counts.request_success or {}, b.counts.request_success or {}
+        grown = {reason: value - before.get(reason, 0.0) for reason, value in now.items()}
         if a.offsets is not b.offsets:
-            then, since = a.offsets.labelled, b.offsets.labelled
-            for label in grown:
-                grown[label] += since.get((name, label), 0.0) - then.get((name, label), 0.0)
+            then, since = a.offsets.finished, b.offsets.finished
+            for reason in grown:
+                grown[reason] += since.get(reason, 0.0) - then.get(reason, 0.0)
         return grown, b.at_s - a.at_s
 
     def histogram(self, name: str) -> Growth | None:
@@ -222,12 +221,12 @@ def _carried(old: Offsets, before: Counts, now: Counts, *, began_anew: bool) -> 
         if (value := getattr(before, name)) is not None
         and _fell(value, getattr(now, name), began_anew)
     }
-    labelled = {}
-    for name in LABELLED:
-        then, new = getattr(before, name) or {}, getattr(now, name)
-        for label, value in then.items():
-            if new is not None and _fell(value, new.get(label, 0.0), began_anew):
-                labelled[(name, label)] = value
+    then, new_counts = before.request_success or {}, now.request_success
+    finished = {
+        reason: value
+        for reason, value in then.items()
+        if new_counts is not None and _fell(value, new_counts.get(reason, 0.0), began_anew)
+    }
     histograms = {
         name: h
         for name in HISTOGRAMS
@@ -237,7 +236,7 @@ def _carried(old: Offsets, before: Counts, now: Counts, *, began_anew: bool) -> 
     }
     return Offsets(
         {**old.counters, **{k: v + old.counters.get(k, 0.0) for k, v in counters.items()}},
-        {**old.labelled, **{k: v + old.labelled.get(k, 0.0) for k, v in labelled.items()}},
+        {**old.finished, **{k: v + old.finished.get(k, 0.0) for k, v in finished.items()}},
         {**old.histograms, **{k: _joined(h, old.histograms.get(k)) for k, h in histograms.items()}},
     )
 
