@@ -309,12 +309,6 @@ def _leak(facts: Starvation, share: float, rise: float) -> Cause:
     return Cause(UNKNOWN, found, (_PREFILLING,))
 
 
-def lost_at_idle(share: float) -> Evidence:
-    """Describe KV pages that are in use while no request runs."""
-    text = f"{share:.0%} of the KV cache was in use while no request ran or waited"
-    return Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
-
-
 def _lost(share: float) -> Cause:
     text = f"{_UNHELD.format(share)}; it came at once"
     found = Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
@@ -370,17 +364,12 @@ def _held_by_few(facts: Starvation, unheld: float) -> Cause:
 
 
 def _by_usual_use(facts: Starvation) -> Cause:
-    now, rise = facts.unexplained or 0.0, facts.rise_seconds
-    said = f"{now:.0%} of the KV cache is in use beyond the usual for this many requests"
-    if rise is not None and rise >= CREEP_SECONDS:
-        text = f"{said}; it built up over {in_words(rise)}"
-        return Cause(
-            KV_LEAK, (Evidence(name="kv_unexplained_ratio", value=now, expected=0.0, text=text),)
-        )
-    text = f"{said}; it came at once"
-    return Cause(
-        KV_PINNING, (Evidence(name="kv_unexplained_ratio", value=now, expected=0.0, text=text),)
-    )
+    now, rise = facts.unexplained or 0.0, facts.rise_seconds or 0.0
+    creeps = rise >= CREEP_SECONDS
+    came = f"it built up over {in_words(rise)}" if creeps else "it came at once"
+    text = f"{now:.0%} of the KV cache is in use beyond the usual for this many requests; {came}"
+    found = Evidence(name="kv_unexplained_ratio", value=now, expected=0.0, text=text)
+    return Cause(KV_LEAK if creeps else KV_PINNING, (found,))
 
 
 def recovering(comparison: Comparison) -> tuple[Evidence, ...]:

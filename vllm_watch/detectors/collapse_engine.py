@@ -105,7 +105,7 @@ class EngineJudge(stored.Kept):
         self._pages = Pages()
         self._bar, self.harm = Bar(), Harm()
         self._stuck, self.own_work, self._unserved = Stuck(), OwnWork(), Unserved()
-        self._waits, self._outlived = StepWaits(), collapse_host.Outlived()
+        self._waits, self._outlived_s = StepWaits(), 0.0
         self._creep = causes.Creep()
         self._capacity_tokens: float | None = None
         self._awaited = 0.0
@@ -263,17 +263,21 @@ class EngineJudge(stored.Kept):
 
     def _lost_at_idle(self) -> Evidence | None:
         lost = self._pages.idle_lost
-        leaks = lost >= causes.LEAK_SHARE_MIN and not self._connected
-        return causes.lost_at_idle(lost) if leaks else None
+        if lost < causes.LEAK_SHARE_MIN or self._connected:
+            return None
+        text = f"{lost:.0%} of the KV cache was in use while no request ran or waited"
+        return Evidence(name="kv_unheld_ratio", value=lost, unit="ratio", expected=0.0, text=text)
 
     def _slow(self, comparison: Comparison, found: causes.Cause) -> Verdict:
         if found.name == causes.SLOW_ENGINE and not comparison.sure:
             found = causes.of_strange_load(found)
         alarm = self._alarms[causes.SLOW]
         known = alarm.cause.name if alarm.cause else causes.UNKNOWN
-        open_ = known in (*causes.VAGUE, found.name) or self._outlived.note(
-            known, found, comparison
-        )
+        if known not in (*causes.VAGUE, found.name):
+            left = collapse_host.has_left(known, found) and comparison.slow_now
+            self._outlived_s = self._outlived_s + comparison.block.seconds if left else 0.0
+        outlived = self._outlived_s >= causes.HOLD_SECONDS
+        open_ = known in (*causes.VAGUE, found.name) or outlived
         sharper = open_ and comparison.slow_now and found.name != causes.UNKNOWN
         if collapse_host.is_excused(alarm.cause) and found.name == causes.SLOW_ENGINE:
             sharper = False  # clocks are not judged while the GPU is idle

@@ -5,7 +5,6 @@ from dataclasses import field, replace
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.detectors.collapse_causes import (
-    HOLD_SECONDS,
     NEIGHBOUR,
     SLOW_ENGINE,
     THERMAL,
@@ -15,7 +14,6 @@ from vllm_watch.detectors.collapse_causes import (
 from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
-from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.cpu_waits import Waited
 
 THROTTLES = frozenset(
@@ -238,19 +236,10 @@ THROTTLED_SHARE_MIN = 0.05
 _WAIT = "cpu_wait_ratio"
 
 
-class Outlived:
-    """Finds slow steps that continue after the neighbour has left."""
-
-    def __init__(self) -> None:
-        self._seconds = 0.0
-
-    def note(self, known: str, found: Cause, comparison: Comparison) -> bool:
-        seen = any(each.name == _WAIT for each in found.evidence_for)
-        if known != NEIGHBOUR or found.name == NEIGHBOUR or not comparison.slow_now or not seen:
-            self._seconds = 0.0
-            return False
-        self._seconds += comparison.block.seconds
-        return self._seconds >= HOLD_SECONDS
+def has_left(known: str, found: Cause) -> bool:
+    """Return True if the neighbour that was known has left, and CPU waits were measured."""
+    seen = any(each.name == _WAIT for each in found.evidence_for)
+    return known == NEIGHBOUR != found.name and seen
 
 
 def judged(found: Cause, waited: Waited | None) -> Cause:
@@ -292,13 +281,10 @@ def _cpu_wait(waited: Waited) -> Evidence:
 
 def _cpu_limit(waited: Waited) -> Evidence:
     share = waited.throttled_share
+    why = "no CPU limit of its own is seen"
+    if share is not None:
+        why = "its own CPU limit is not the cause"
+    text = f"{why}: other processes use the CPUs; find them with `top` on the host, or give the engine more CPUs"
     if share is not None and share >= THROTTLED_SHARE_MIN:
         text = f"its CPU limit was used up in {share:.0%} of the periods: raise the limit of its container or service"
-        return Evidence(
-            name="cpu_throttled_ratio", value=share, unit="ratio", expected=0.0, text=text
-        )
-    whose = (
-        "no CPU limit of its own is seen" if share is None else "its own CPU limit is not the cause"
-    )
-    text = f"{whose}: other processes use the CPUs; find them with `top` on the host, or give the engine more CPUs"
     return Evidence(name="cpu_throttled_ratio", value=share, unit="ratio", expected=0.0, text=text)

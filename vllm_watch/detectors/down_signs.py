@@ -61,7 +61,8 @@ class Run(stored.Kept):
         stored.Kept.restore(self, {"mute_s": state["began_s"], **state})
 
     def hear(self, call: Call, at_s: float) -> bool:
-        if self._is_reached_again(call):
+        unreached = self.looks > 0 and self.looks == self.mute and not (self.silent or self.refused)
+        if unreached and call.outcome == "refused":
             self.began_s, self.looks, self.mute, self.reached_again = at_s, 0, 0, True
         self.looks += 1
         self.said = _plain_result(call)
@@ -76,18 +77,9 @@ class Run(stored.Kept):
         self.held += call.outcome == "read_timeout"
         return True
 
-    def _is_reached_again(self, call: Call) -> bool:
-        unreached = self.looks > 0 and self.looks == self.mute and not (self.silent or self.refused)
-        return unreached and call.outcome == "refused"
-
     @property
     def hangs(self) -> bool:
         return self.silent >= ACCEPTED_LOOKS_MIN
-
-    @property
-    def is_held(self) -> bool:
-        """Return True if all accepted calls timed out. A proxy without a server closes them."""
-        return self.held > 0 and self.held == self.silent
 
     def lasting(self, name: str, value: float) -> Evidence:
         """Return for how long the calls have had the same result."""

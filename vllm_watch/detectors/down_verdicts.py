@@ -50,29 +50,14 @@ def never_up(waited_s: float, said: str) -> Verdict:
     )
 
 
-def up_in_a_loop(up_s: float) -> Verdict:
-    """Judge a server in a crash loop that is up at this poll."""
-    return firing(
-        cause="crash_loop",
-        severity="page",
-        present=False,
-        summary=f"up for {in_words(up_s)}, as it was before each crash",
-    )
-
-
-def alive_after_all(failed_looks: int) -> Verdict:
-    """Judge a server that was reported dead but generates tokens."""
-    return firing(
-        cause="engine_dead",
-        severity="page",
-        present=False,
-        summary=f"/health failed {failed_looks} times in a row, but tokens flowed",
-    )
+def well(cause: str, summary: str) -> Verdict:
+    """Judge a server that was found down and is well at this poll."""
+    return firing(cause=cause, severity="page", present=False, summary=summary)
 
 
 def health_failing(failed_looks: int) -> Verdict:
     """Judge a server that serves although /health fails."""
-    evidence = health_failed(failed_looks)
+    evidence = _health_failed(f"/health failed {failed_looks} times in a row")
     text = "tokens were generated while /health failed"
     return firing(
         cause="health_failing",
@@ -84,7 +69,7 @@ def health_failing(failed_looks: int) -> Verdict:
 
 def dead(looks: int, of_gpus: tuple[Evidence, ...], *, needs_hands: bool) -> Verdict:
     """Judge a server with a dead engine core. `needs_hands` is True if there is a GPU fault that no restart cures."""
-    evidence = health_failed(looks)
+    evidence = _health_failed(f"/health failed {looks} times in a row")
     return firing(
         cause="engine_dead",
         severity="page",
@@ -94,25 +79,15 @@ def dead(looks: int, of_gpus: tuple[Evidence, ...], *, needs_hands: bool) -> Ver
     )
 
 
-def was_busy(demand: Demand) -> tuple[Evidence, ...]:
-    """Return the last load as evidence against a hang."""
-    text = f"it was busy when it last answered ({demand.in_flight:.0f} requests)"
-    return (Evidence(name="requests_in_flight", value=demand.in_flight, text=text),)
-
-
-def health_failed(looks: int) -> Evidence:
-    """Return evidence of a dead engine core."""
-    text = f"/health failed {looks} times in a row"
+def _health_failed(text: str) -> Evidence:
     return Evidence(name="health_status", value=503.0, expected=200.0, text=text)
 
 
 def signs(view: View, dead_s: float | None) -> tuple[Evidence, ...]:
     """Return evidence of a crash. `dead_s` is when /health last failed."""
-    found = []
-    if dead_s is not None and view.at_s - dead_s < SIGN_SECONDS:
-        text = "/health reported a dead engine core, just before"
-        found.append(Evidence(name="health_status", value=503.0, expected=200.0, text=text))
-    return tuple(found)
+    if dead_s is None or view.at_s - dead_s >= SIGN_SECONDS:
+        return ()
+    return (_health_failed("/health reported a dead engine core, just before"),)
 
 
 def planned(demand: Demand, *, told_to_end: bool) -> tuple[Evidence, ...]:

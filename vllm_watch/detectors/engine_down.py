@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from vllm_watch.detectors import down_signs, down_verdicts
 from vllm_watch.detectors.base import CLEAR, Evidence, Verdict, View
@@ -20,16 +20,15 @@ from vllm_watch.detectors.down_signs import Earlier, Health, Run, Share
 from vllm_watch.detectors.down_verdicts import KIND, firing, unknown
 from vllm_watch.detectors.gpu_fault import GpuTrouble
 from vllm_watch.samples.observation import Call, Reading
+from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals import stored
 from vllm_watch.signals.life import AWAY_SECONDS_MAX
 from vllm_watch.signals.loading import LIVES_KEPT, START_SECONDS, Loading
 from vllm_watch.support.quantities import in_words
 
 
-class Settings(BaseModel):
+class Settings(Base):
     """The limits of a server's silence, in scrapes and seconds. Silence is a time without an answer."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     refused_looks: int = Field(2, ge=1)
     """A server is down after this many refused scrapes in a row. A proxy or Service without a
@@ -120,10 +119,6 @@ IN_FLIGHT_MIN = 2.0
 """A crash harmed users if it cut off at least this many requests."""
 
 
-def _loading(state: Any) -> Loading:
-    return Loading.restored(stored.mapping(state))
-
-
 class Detector(stored.Kept):
     """Judges whether one server answers."""
 
@@ -132,7 +127,7 @@ class Detector(stored.Kept):
         **dict.fromkeys(("busy", "crashed", "looping"), stored.flag),
         "lives": stored.last(LIVES_KEPT),
         "demand": stored.part(Demand),
-        "loading": _loading,
+        "loading": stored.part(Loading),
         "share": stored.part(Share),
         "run": lambda state: None if state is None else stored.part(lambda: Run(0.0))(state),
         "earlier": stored.part(Earlier),
@@ -180,7 +175,10 @@ class Detector(stored.Kept):
         """Adopt values that remain valid after a long absence, and for other servers of the group."""
         stored.version(state, STATE_VERSION)
         silences = self.KEPT["silences"](state["silences"])
-        away_s, starts_s = stored.amount(state["away_s"]), _loading(state["loading"]).starts_s
+        away_s, starts_s = (
+            stored.amount(state["away_s"]),
+            self.KEPT["loading"](state["loading"]).starts_s,
+        )
         self._silences, self._away_s, self._loading = silences, away_s, Loading()
         self._loading.starts_s.extend(starts_s)
 
@@ -219,12 +217,15 @@ class Detector(stored.Kept):
         if self._up_since_s is None:
             self._up_since_s = view.at_s
         if reading is not None:
-            self._remember(view, reading)
+            self._demand.look(view, reading)
+            scrape = view.observation.scrape
+            self._busy = down_signs.busy(self._demand.waiting, reading, scrape)
         if self._health.failed_looks:
             return self._unhealthy(view)
         up_s = view.at_s - self._up_since_s
         if self._looping and up_s < self._settings.loop_over_seconds:
-            return down_verdicts.up_in_a_loop(up_s)
+            summary = f"up for {in_words(up_s)}, as it was before each crash"
+            return down_verdicts.well("crash_loop", summary)
         self._looping = False
         return Verdict(state=CLEAR, kind=KIND)
 
@@ -239,10 +240,6 @@ class Detector(stored.Kept):
         elif run.silent and self._answered_s is not None:
             self._silences.append(lasted_s)
         self._run, self._crashed = None, False
-
-    def _remember(self, view: View, reading: Reading) -> None:
-        self._demand.look(view, reading)
-        self._busy = down_signs.busy(self._demand.waiting, reading, view.observation.scrape)
 
     def _unanswered(self, view: View, call: Call) -> Verdict:
         run = self._run
@@ -314,8 +311,7 @@ class Detector(stored.Kept):
         if not self._demand.in_flight:
             patience_s = max(patience_s, self._settings.away_factor * self._away_s)
         if down_s < patience_s or self._loading.in_time(view.at_s):
-            summary = f"refused for {in_words(down_s)}; {planned[0].text}"
-            return unknown(summary)
+            return unknown(f"refused for {in_words(down_s)}; {planned[0].text}")
         return firing(
             cause="crash",
             severity="page" if self._demand.in_flight >= IN_FLIGHT_MIN and cut_off else "ticket",
@@ -401,8 +397,10 @@ class Detector(stored.Kept):
         else:
             looks, seconds = settings.unreachable_looks, settings.unreachable_seconds
         if run.mute < looks or silent_s < seconds:
-            summary = f"no answer for {in_words(silent_s)}: {run.said}"
-            return unknown(summary)
+            return unknown(f"no answer for {in_words(silent_s)}: {run.said}")
+        in_flight = self._demand.in_flight
+        text = f"it was busy when it last answered ({in_flight:.0f} requests)"
+        busy = Evidence(name="requests_in_flight", value=in_flight, text=text)
         survived_s = 2.0 * max(self._silences, default=0.0)
         limit_s = max(settings.advise_seconds, survived_s)
         page_s = max(
@@ -419,17 +417,17 @@ class Detector(stored.Kept):
             since_seconds=silent_s,
             measure=silent_s,
             evidence_for=(run.lasting("seconds_unanswered", silent_s),),
-            evidence_against=down_verdicts.was_busy(self._demand) if self._busy else (),
+            evidence_against=(busy,) if self._busy else (),
         )
 
     def _still_silent(self, view: View, run: Run) -> Verdict:
         silent_s = view.at_s - run.mute_s
         up = self._earlier.is_up(view.observation.process)
         patience_s = self._earlier.patience_s(run.mute_s, up, self._settings.page_after_seconds)
-        few = run.held < self._settings.silent_looks or not run.is_held
+        # A proxy without a server closes the calls that it accepts.
+        few = run.held < self._settings.silent_looks or run.held != run.silent
         if patience_s is None or few or silent_s < patience_s:
-            summary = f"no answer for {in_words(silent_s)}: {run.said}"
-            return unknown(summary)
+            return unknown(f"no answer for {in_words(silent_s)}: {run.said}")
         return firing(
             cause="api_hang",
             severity="page",
@@ -452,5 +450,6 @@ class Detector(stored.Kept):
         if health.serves(looks):
             return down_verdicts.health_failing(health.failed_looks)
         if health.told_dead:
-            return down_verdicts.alive_after_all(health.failed_looks)
+            summary = f"/health failed {health.failed_looks} times in a row, but tokens flowed"
+            return down_verdicts.well("engine_dead", summary)
         return unknown(f"/health failed {health.failed_looks} times")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from vllm_watch.detectors import stall_witnesses
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View, usual
@@ -16,6 +16,7 @@ from vllm_watch.detectors.gpu_fault import GpuTrouble
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.detectors.stall_witnesses import Case, Engine, Habits
 from vllm_watch.samples.engine import EngineSample
+from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals import stored
 from vllm_watch.signals.life import AWAY_SECONDS_MAX, model_of
 from vllm_watch.signals.progress import CONNECTIONS_MIN
@@ -24,10 +25,8 @@ from vllm_watch.story.engine_stalled import STORY
 from vllm_watch.support.quantities import in_words, requests
 
 
-class Settings(BaseModel):
+class Settings(Base):
     """All seconds are counted from the last scrape with progress."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     notice_seconds: float = Field(8.0, gt=0)
     """A hang is reported after this many seconds without progress. Steps take up to two seconds,

@@ -5,11 +5,12 @@ Source: NVIDIA, Xid Errors; GPU Memory Error Management.
 
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, HostView, Verdict, View
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals import xid
 from vllm_watch.signals.holders import roles
 
@@ -84,10 +85,8 @@ KIND = "gpu_fault"
 NEEDS = Needs(must=(Need(("gpus",), "the GPUs and their driver's errors are not seen"),))
 
 
-class Settings(BaseModel):
+class Settings(Base):
     """How long signs of a fault remain valid."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     lost_looks: int = Field(2, ge=1)
     """A GPU is lost if it is missing from the driver's list in this many consecutive readings."""

@@ -10,11 +10,12 @@ from itertools import accumulate
 from statistics import median
 from typing import Any, ClassVar, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.samples.observation import Reading
+from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals import stored
 
 KIND = "host_memory_growth"
@@ -31,10 +32,8 @@ NEEDS = Needs(
 STATE_VERSION = 2
 
 
-class Settings(BaseModel):
+class Settings(Base):
     """Criteria of a leak."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     window_seconds: float = Field(1800.0, ge=300)
     """Growth is measured over this many seconds, in three equal periods. A filling cache slows down

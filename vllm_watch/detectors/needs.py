@@ -52,11 +52,6 @@ def sight(needs: Needs, inputs: Inputs) -> Sight:
     return Sight("partly", _text(dull, inputs)) if dull else Sight("sees", "")
 
 
-def can_clear(needs: Needs, inputs: Inputs, engine: str | None) -> bool:
-    """Return True if the last poll had enough inputs for a clear verdict."""
-    return all(any(inputs.now(name, engine) for name in need.any_of) for need in needs.must)
-
-
 def _lost(need: Need, inputs: Inputs) -> bool | None:
     said = [inputs.missing(name, None) for name in need.any_of]
     if False in said:
@@ -91,19 +86,15 @@ class Sights:
         }
         self._inputs = Inputs()
         self._revision = -1
-        self._known: dict[str, Sight] = {}
+        self.known: dict[str, Sight] = {}
         self._clear: dict[str, dict[str | None, bool]] = defaultdict(dict)
 
     def look(self, at_s: float, observation: Observation) -> None:
         self._inputs.look(at_s, observation)
         if self._inputs.revision != self._revision:
             self._revision = self._inputs.revision
-            self._known = {slug: sight(needs, self._inputs) for slug, needs in self._needs.items()}
+            self.known = {slug: sight(needs, self._inputs) for slug, needs in self._needs.items()}
             self._clear.clear()
-
-    @property
-    def known(self) -> dict[str, Sight]:
-        return self._known
 
     def believed(self, slug: str, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
         clear, needs = self._clear[slug], self._needs[slug]
@@ -113,7 +104,10 @@ class Sights:
         for verdict in verdicts:
             engine = verdict.engine
             if engine not in clear:
-                clear[engine] = can_clear(needs, self._inputs, engine)
+                now = self._inputs.now
+                clear[engine] = all(
+                    any(now(name, engine) for name in need.any_of) for need in needs.must
+                )
             # A missing input, such as a lost GPU, may itself be the finding.
             finding = verdict.state != CLEAR and engine is None
             sure = clear[engine] or finding or verdict.state == UNKNOWN

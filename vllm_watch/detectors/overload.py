@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from vllm_watch.detectors.api_server import ApiServer
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
@@ -19,6 +19,7 @@ from vllm_watch.detectors.collapse_causes import (
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.detectors.per_engine import EngineLook, PerEngine
 from vllm_watch.samples.engine import EngineSample
+from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals import capacity, stored
 from vllm_watch.signals.baseline import ALARM_KEPT_SECONDS, STARVED_RUNNING, STARVED_USAGE_MIN
 from vllm_watch.signals.blocks import Block, Blocks, began_anew
@@ -56,11 +57,15 @@ def of_queue(queue: Queue) -> Cause:
         return waits_for_peer(queue.awaiting, queue.usage)
     if queue.deferred is not None and queue.deferred >= most:
         return deferred(queue.deferred)
-    if queue.cache_ratio is not None and queue.cache_ratio < SMALL_SHARE and _is_full(queue):
+    full = queue.usage >= STARVED_USAGE_MIN
+    if queue.cache_ratio is not None and queue.cache_ratio < SMALL_SHARE and full:
         text = f"the KV cache has {queue.cache_ratio:.0%} of the tokens that it had before the last restart"
         small = Evidence(name="kv_cache_ratio", value=queue.cache_ratio, unit="ratio", expected=1.0, text=text)  # fmt: skip
         return Cause(SMALL_CACHE, (small, _used(queue)))
-    if not (_is_full(queue) or _has_no_slot(queue) or _prefills(queue)):
+    no_slot = queue.running >= STARVED_RUNNING * queue.running_peak
+    tokens, most_tokens = queue.step_tokens, queue.step_tokens_peak
+    prefills = tokens is None or tokens >= STARVED_RUNNING * most_tokens
+    if not (full or no_slot or prefills):
         return Cause(UNKNOWN, (_used(queue),))
     return Cause(DEMAND, (_used(queue), *_longer(queue)), _not_excluded(queue))
 
@@ -75,20 +80,6 @@ def paused(seconds: float, count: float) -> Cause:
     """Return the cause of a pause that does not end."""
     text = f"paused through /pause for {seconds / 60:.0f} min with {requests(count)} in hand"
     return Cause(PAUSED, (Evidence(name="seconds_paused", value=round(seconds), unit="s", text=text),))  # fmt: skip
-
-
-def _is_full(queue: Queue) -> bool:
-    return queue.usage >= STARVED_USAGE_MIN
-
-
-def _has_no_slot(queue: Queue) -> bool:
-    return queue.running >= STARVED_RUNNING * queue.running_peak
-
-
-def _prefills(queue: Queue) -> bool:
-    return (
-        queue.step_tokens is None or queue.step_tokens >= STARVED_RUNNING * queue.step_tokens_peak
-    )
 
 
 def _used(queue: Queue) -> Evidence:
@@ -150,10 +141,8 @@ PAUSED_SECONDS = 600.0
 """A longer pause is a finding. Weight updates take minutes."""
 
 
-class Settings(BaseModel):
+class Settings(Base):
     """The limits of a queue."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     delay_seconds: float = Field(default=45.0, gt=0)
     """A queue is too long if a new request would wait longer than this. Users leave after ten

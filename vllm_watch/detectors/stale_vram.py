@@ -5,10 +5,11 @@ Source: vLLM #55510, #42017, #43060.
 
 from dataclasses import replace
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, HostView, Verdict
 from vllm_watch.detectors.needs import Need, Needs
+from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals.holders import records
 from vllm_watch.signals.holders.records import GpuHolders, Holder, Judged, Limits
 from vllm_watch.story.stale_vram import STORY
@@ -24,10 +25,8 @@ KEPT_SHARE_MIN = 0.5
 everything or less than a tenth. An engine never seen awake may hold this share of the whole GPU."""
 
 
-class Settings(BaseModel):
+class Settings(Base):
     """Unused GPU memory is reported beyond these sizes and times."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     bytes_min: int = Field(256 * 2**20, ge=0)
     """Processes with less memory than this are not reported. A CUDA context takes more: 300 to 600 MiB."""

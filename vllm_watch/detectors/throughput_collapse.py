@@ -6,22 +6,19 @@ Source: vLLM #42484, #16985 (slow until restarted), #45387 (pages held).
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pydantic import BaseModel, ConfigDict
-
 from vllm_watch.detectors import collapse_causes
 from vllm_watch.detectors.base import FIRING, Evidence, Verdict, View
 from vllm_watch.detectors.collapse_causes import KIND, VAGUE
 from vllm_watch.detectors.collapse_engine import EngineJudge
 from vllm_watch.detectors.collapse_others import Engines, FormerLives, Siblings
 from vllm_watch.detectors.per_engine import PerEngine
+from vllm_watch.settings.base import Settings as Base
 
 NEEDS = collapse_causes.NEEDS
 
 
-class Settings(BaseModel):
+class Settings(Base):
     """Has no fields. Thresholds are learnt, or explained in signals/baseline.py."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 SPEC_ACCEPTANCE = "spec_acceptance"
