@@ -6,7 +6,7 @@ from sys import getsizeof
 
 import pytest
 
-from vllm_watch.signals.ring_buffer import RingBuffer
+from vllm_watch.signals.pages import RingBuffer
 
 
 def test_it_is_what_a_bounded_deque_is():

@@ -15,9 +15,9 @@ from vllm_watch.signals.pages import (
     LOST_SECONDS,
     RISE_FROM,
     RISE_TO,
+    RingBuffer,
     none_prefilling,
 )
-from vllm_watch.signals.ring_buffer import RingBuffer
 from vllm_watch.signals.step_model import StepModel
 from vllm_watch.support.quantities import in_words, requests
 
@@ -142,6 +142,9 @@ OF_OTHERS = (PREEMPTION_THRASH, PEER_WAIT)
 """Causes outside the engine. They page only if the queue grows."""
 
 VAGUE = frozenset((SLOW_ENGINE, UNKNOWN))
+
+PASSES_SECONDS = 120.0
+"""Odd or long prompts are over after this many seconds. One long prompt takes 10 to 60 s."""
 
 HOLD_SECONDS = 20.0
 """A new cause must last this many seconds to replace the first one. One long request among few can
@@ -287,17 +290,10 @@ def is_asked_for(facts: Starvation) -> bool:
 
 
 def _thrash(length: float, preempted: float) -> Cause:
-    longer = Evidence(
-        name="request_length_ratio",
-        value=length,
-        expected=1.0,
-        text=f"finished requests are {length:.1f} times as long as they were after the start",
-    )
-    pushed = Evidence(
-        name="preemptions_per_request",
-        value=preempted,
-        text=f"{preempted:.2f} preemptions for each request that finishes",
-    )
+    text = f"finished requests are {length:.1f} times as long as they were after the start"
+    longer = Evidence(name="request_length_ratio", value=length, expected=1.0, text=text)
+    text = f"{preempted:.2f} preemptions for each request that finishes"
+    pushed = Evidence(name="preemptions_per_request", value=preempted, text=text)
     return Cause(PREEMPTION_THRASH, (longer, pushed))
 
 
@@ -306,7 +302,8 @@ def _leak(facts: Starvation, share: float, rise: float) -> Cause:
     found = (Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text),)
     if facts.unheld_surely or rise >= CREEP_SECONDS:
         return Cause(KV_LEAK, found)
-    return Cause(UNKNOWN, found, (_PREFILLING,))
+    text = "a long prompt takes pages before its tokens are counted: the cause is unclear for some seconds"
+    return Cause(UNKNOWN, found, (Evidence(name="prefill", value=None, text=text),))
 
 
 def _lost(share: float) -> Cause:
@@ -333,13 +330,6 @@ def earlier(evidence: Evidence) -> Evidence:
     return replace(evidence, text=f"earlier: {evidence.text}")
 
 
-_PREFILLING = Evidence(
-    name="prefill",
-    value=None,
-    text="a long prompt takes pages before its tokens are counted: the cause is unclear for some seconds",
-)
-
-
 def _held_by_few(facts: Starvation, unheld: float) -> Cause:
     text = f"the running requests ({facts.running:.0f}) fill the KV cache themselves"
     share = max(0.0, unheld)
@@ -354,11 +344,10 @@ def _held_by_few(facts: Starvation, unheld: float) -> Cause:
         long = Evidence(name="long_prompt_tokens", value=facts.long_prompt_tokens, text=text)
         return Cause(KV_PINNING, (held, long))
     if facts.preempting:
-        open_ = Evidence(
-            name="request_length_ratio",
-            value=None,
-            text="requests preempt each other, and too few have finished to know whether all became long",
+        text = (
+            "requests preempt each other, and too few have finished to know whether all became long"
         )
+        open_ = Evidence(name="request_length_ratio", value=None, text=text)
         return Cause(UNKNOWN, (held,), (open_,))
     return Cause(KV_PINNING, (held,))
 

@@ -22,15 +22,13 @@ from vllm_watch.detectors.consequences import PAGE, RESTART, Bar, Harm, explaine
 from vllm_watch.detectors.per_engine import EngineLook
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals import capacity, stored
-from vllm_watch.signals.baseline import DOUBT, DRIFT, Baseline, Comparison
+from vllm_watch.signals.baseline import DOUBT, DRIFT, Baseline, Comparison, Cusum
 from vllm_watch.signals.blocks import Block
-from vllm_watch.signals.cpu_waits import StepWaits
+from vllm_watch.signals.cpu_waits import SMOOTHING, StepWaits
 from vllm_watch.signals.pages import Pages
 from vllm_watch.signals.state import is_connected
+from vllm_watch.signals.step_model import BLOCKS_MIN
 from vllm_watch.support.quantities import requests
-
-NORMAL_BLOCKS = 2
-"""This many consecutive normal blocks end an alarm. A single one may be chance."""
 
 
 class Alarm:
@@ -43,13 +41,13 @@ class Alarm:
 
     @property
     def over(self) -> bool:
-        return self._normal_blocks >= NORMAL_BLOCKS
+        return self._normal_blocks >= BLOCKS_MIN
 
-    def follow(self, block: Block, level: float, *, alarm: bool, reason: bool) -> None:
-        self._normal_blocks = self._normal_blocks + 1 if alarm and not reason else 0
-        if not alarm:
+    def follow(self, block: Block, cusum: Cusum, *, reason: bool) -> None:
+        self._normal_blocks = self._normal_blocks + 1 if cusum.alarm and not reason else 0
+        if not cusum.alarm:
             self.cause = None
-        if level <= 0.0:
+        if cusum.level <= 0.0:
             self._since_s = None
         elif self._since_s is None:
             self._since_s = block.at_s - block.seconds
@@ -61,10 +59,6 @@ class Alarm:
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
 """A cause in `collapse_causes.OF_OTHERS` pages if the queue reaches 2 × (its length at the start of
 the shortage + 5)."""
-
-PASSES_SECONDS = 120.0
-"""A shortage due to long prompts pages after this many seconds. One long prompt takes 10 to 60
-s."""
 
 
 class EngineJudge(stored.Kept):
@@ -133,8 +127,7 @@ class EngineJudge(stored.Kept):
         self._connected = is_connected(look.sample)
         self._waits.look(look.at_s, look.cpu, known=look.known)
         if comparison is not None:
-            size = capacity.kv_cache_tokens(look.sample.cache_config_info, look.engines)
-            self._follow(look.at_s, comparison, look.gpus, size)
+            self._follow(look, comparison)
             self.verdict = self._judge(comparison, look.gpus)
         elif self.baseline.comparison is None:
             self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
@@ -166,42 +159,34 @@ class EngineJudge(stored.Kept):
         self._fresh = collapse_host.Fresh.restored(state["pids"], state.get("clocks", {}))
         self._unread.seconds = stored.number(state["unread_seconds"])
 
-    def _follow(
-        self,
-        at_s: float,
-        comparison: Comparison,
-        gpus: Sequence[GpuSample] | None,
-        capacity_tokens: float | None,
-    ) -> None:
-        block = comparison.block
+    def _follow(self, look: EngineLook, comparison: Comparison) -> None:
+        at_s, block = look.at_s, comparison.block
         slow, starved = self.baseline.slow.level, self.baseline.starved.level
         doubt = max(slow, starved)
-        self._alarms[causes.SLOW].follow(
-            block, slow, alarm=comparison.slow, reason=comparison.slow_now
-        )
-        self._alarms[causes.CACHE].follow(
-            block, starved, alarm=comparison.starved, reason=comparison.starved_now
-        )
+        slow_alarm, cache_alarm = self._alarms[causes.SLOW], self._alarms[causes.CACHE]
+        slow_alarm.follow(block, self.baseline.slow, reason=comparison.slow_now)
+        cache_alarm.follow(block, self.baseline.starved, reason=comparison.starved_now)
         self.harm.add(block, well=doubt <= 0.0)
         self._stuck.add(block)
         self._unserved.add(block)
         self.own_work.add(block)
         self._waits.take(block, comparison.expected_step_seconds, well=doubt < DOUBT)
-        self._capacity_tokens = capacity_tokens
+        size = capacity.kv_cache_tokens(look.sample.cache_config_info, look.engines)
+        self._capacity_tokens = size
         self._long_prompts.add(block, self._past.request_tokens())
         self._finished.add(block)
         if at_s - self._starving_since_s >= late_seconds(self._past.life_seconds()):
             self._finished_late.add(block)
         if comparison.slow_log_ratio is not None:
-            self.quiet_ratio += 0.3 * (comparison.slow_log_ratio - self.quiet_ratio)
+            self.quiet_ratio += SMOOTHING * (comparison.slow_log_ratio - self.quiet_ratio)
             odd = doubt > 0.0 or self.baseline.drift >= DRIFT
             self._bar.follow(comparison, doubt=odd, harmed=self.harm.felt)
         unexplained = self._unexplained(comparison)
         if unexplained is not None:
             self._creep.note(at_s, unexplained)
         starving = starved > 0.0
-        self._awaited = causes.awaited_share(block, capacity_tokens, self._past.request_tokens())
-        self._pages.note(block, capacity_tokens, well=not starving, awaited=self._awaited)
+        self._awaited = causes.awaited_share(block, size, self._past.request_tokens())
+        self._pages.note(block, size, well=not starving, awaited=self._awaited)
         if starving and not self._starving:
             self._rise_seconds = self._creep.rise_seconds(unexplained or 0.0)
             self._finished, self._finished_late = Finished(), Finished()
@@ -210,8 +195,8 @@ class EngineJudge(stored.Kept):
         self._starving = starving
         if starving:
             self._unread.follow(comparison, self.baseline, self._pages.unheld(), self.quiet_ratio)
-        if gpus is not None and doubt <= 0.0:
-            self._fresh = collapse_host.Fresh.of(gpus, self._fresh)
+        if look.gpus is not None and doubt <= 0.0:
+            self._fresh = collapse_host.Fresh.of(look.gpus, self._fresh)
 
     def _unexplained(self, comparison: Comparison) -> float | None:
         block, past = comparison.block, self.baseline.throughput
@@ -273,11 +258,11 @@ class EngineJudge(stored.Kept):
             found = causes.of_strange_load(found)
         alarm = self._alarms[causes.SLOW]
         known = alarm.cause.name if alarm.cause else causes.UNKNOWN
-        if known not in (*causes.VAGUE, found.name):
+        open_ = known in (*causes.VAGUE, found.name)
+        if not open_:
             left = collapse_host.has_left(known, found) and comparison.slow_now
             self._outlived_s = self._outlived_s + comparison.block.seconds if left else 0.0
-        outlived = self._outlived_s >= causes.HOLD_SECONDS
-        open_ = known in (*causes.VAGUE, found.name) or outlived
+            open_ = self._outlived_s >= causes.HOLD_SECONDS
         sharper = open_ and comparison.slow_now and found.name != causes.UNKNOWN
         if collapse_host.is_excused(alarm.cause) and found.name == causes.SLOW_ENGINE:
             sharper = False  # clocks are not judged while the GPU is idle
@@ -322,11 +307,9 @@ class EngineJudge(stored.Kept):
             self._urgent = self._is_urgent(cause)
         done = min(1.0, self.baseline.throughput.ratio() or 0.0)  # above 1 while a backlog drains
         text = f"{done:.0%} of its usual throughput, with {requests(block.waiting)} waiting"
-        much = (
-            f"is at {text}"
-            if done < 1.0
-            else f"has its usual throughput again, with {requests(block.waiting)} waiting"
-        )
+        much = f"is at {text}"
+        if done >= 1.0:
+            much = f"has its usual throughput again, with {requests(block.waiting)} waiting"
         few = causes.crowded(block.running, block.kv_usage or 0.0, comparison.running_expected)
         ratio = Evidence(name="throughput_ratio", value=done, unit="ratio", expected=1.0, text=text)
         restart = self._restart if cause.name == causes.KV_PINNING else cause.name == causes.KV_LEAK
@@ -345,11 +328,8 @@ class EngineJudge(stored.Kept):
         )  # fmt: skip
 
     def _is_urgent(self, cause: causes.Cause) -> bool:
-        if (
-            cause.name in causes.OF_LOAD
-            and self._asked_for
-            and self._starved_seconds < PASSES_SECONDS
-        ):
+        of_prompts = cause.name in causes.OF_LOAD and self._asked_for
+        if of_prompts and self._starved_seconds < causes.PASSES_SECONDS:
             return False
         return cause.name not in causes.OF_OTHERS or self._queue_grew
 

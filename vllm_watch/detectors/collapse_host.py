@@ -43,16 +43,8 @@ START_SECONDS_MAX = 900.0
 SKEW_SECONDS = 5.0
 """A process may seem to start this long before its server, because their clocks differ."""
 
-_UNSEEN = Evidence(
-    name="gpu",
-    value=None,
-    text="no GPU is visible here, so neither heat nor a neighbour can be excluded",
-)
-_CLEAR = Evidence(
-    name="gpu",
-    value="clear",
-    text="neither a lowered GPU clock nor another busy process on its GPUs explains it",
-)
+_UNSEEN = "no GPU is visible here, so neither heat nor a neighbour can be excluded"
+_CLEAR = "neither a lowered GPU clock nor another busy process on its GPUs explains it"
 
 
 @record
@@ -84,7 +76,7 @@ def of_slow_steps(
 ) -> Cause:
     """Return the cause of slow steps."""
     if not gpus:
-        return Cause(SLOW_ENGINE, (), (_UNSEEN,))
+        return Cause(SLOW_ENGINE, (), (Evidence(name="gpu", value=None, text=_UNSEEN),))
     for gpu in gpus:
         hot = _throttled(gpu, fresh.clocks.get(gpu.uuid))
         if hot is not None:
@@ -102,10 +94,9 @@ def of_slow_steps(
     if shared:
         gpu, process = shared[0]
         text = f"GPU {gpu.index}: another vLLM (PID {process.pid}) holds memory there, too; its load is not visible"
-        return Cause(
-            UNKNOWN, (), (Evidence(name="neighbour", value=process.name or "", text=text),)
-        )
-    return Cause(SLOW_ENGINE, (_CLEAR,))
+        other = Evidence(name="neighbour", value=process.name or "", text=text)
+        return Cause(UNKNOWN, (), (other,))
+    return Cause(SLOW_ENGINE, (Evidence(name="gpu", value="clear", text=_CLEAR),))
 
 
 def is_excused(cause: Cause | None) -> bool:
@@ -126,14 +117,12 @@ def _throttled(gpu: GpuSample, usual: float | None) -> Evidence | None:
     if not known and not reasons:
         return None
     heat = "" if gpu.temperature_celsius is None else f" at {gpu.temperature_celsius:.0f} °C"
-    speed = (
-        "" if clock is None or not top else f", SM clock {clock / 1e6:.0f} of {top / 1e6:.0f} MHz"
-    )
-    return Evidence(
-        name="throttle_reasons",
-        value=",".join(sorted(reasons)) or "sw_power_cap",
-        text=f"GPU {gpu.index} is throttled{heat}: {', '.join(sorted(reasons)) or 'sw_power_cap'}{speed}",
-    )
+    speed = ""
+    if clock is not None and top:
+        speed = f", SM clock {clock / 1e6:.0f} of {top / 1e6:.0f} MHz"
+    why = sorted(reasons) or ["sw_power_cap"]
+    text = f"GPU {gpu.index} is throttled{heat}: {', '.join(why)}{speed}"
+    return Evidence(name="throttle_reasons", value=",".join(why), text=text)
 
 
 def _clock_share(gpu: GpuSample) -> float | None:

@@ -87,6 +87,11 @@ class Run(stored.Kept):
         comma = "" if colon or what in _PLAIN.values() else ","
         return seconds(name, value, 0.0, f"{what}{comma} for {in_words(value)}{colon}{why}")
 
+    def found(self, name: str, lasted_s: float, *more: Evidence, **fields: Any) -> Verdict:
+        """Return the verdict on calls that have had the same result for `lasted_s`."""
+        said = (self.lasting(name, lasted_s), *more)
+        return firing(since_seconds=lasted_s, measure=lasted_s, evidence_for=said, **fields)
+
 
 def _plain_result(call: Call) -> str:
     said = call.error or call.outcome
@@ -103,11 +108,6 @@ def busy(waiting: float, reading: Reading, scrape: Call) -> bool:
         or (reading.server.process_open_fds or 0.0) >= BUSY_FDS
         or scrape.latency_s >= SLOW_ANSWER_SECONDS
     )
-
-
-def healthy(health: Call | None) -> bool:
-    """Return True if /health reported success."""
-    return health is not None and health.outcome == "ok"
 
 
 def turned_away(observation: Observation) -> bool:
@@ -149,10 +149,10 @@ class Health:
 
     def _count(self, reading: Reading, at_s: float) -> None:
         engines = reading.engines
-        counted = [each.generation_tokens for each in engines] + [
-            each.prompt_tokens for each in engines
+        counted = [
+            (each.generation_tokens or 0.0) + (each.prompt_tokens or 0.0) for each in engines
         ]
-        before, self._tokens = self._tokens, sum(tokens or 0.0 for tokens in counted)
+        before, self._tokens = self._tokens, sum(counted)
         self.in_hand = sum(
             (each.requests_running or 0.0) + (each.requests_waiting or 0.0) for each in engines
         )
@@ -172,9 +172,6 @@ class Health:
             return False
         self.told_dead = True
         return True
-
-    def serves(self, looks: int) -> bool:
-        return self.moving_looks >= looks
 
 
 EARLIER_SECONDS_MAX = 86_400.0

@@ -30,6 +30,7 @@ SIGN_SECONDS = 60.0
 
 
 firing = partial(Verdict, state=FIRING, kind=KIND)
+well = partial(firing, severity="page", present=False)  # at this poll, after it was found down
 
 
 def unknown(summary: str) -> Verdict:
@@ -50,36 +51,8 @@ def never_up(waited_s: float, said: str) -> Verdict:
     )
 
 
-def well(cause: str, summary: str) -> Verdict:
-    """Judge a server that was found down and is well at this poll."""
-    return firing(cause=cause, severity="page", present=False, summary=summary)
-
-
-def health_failing(failed_looks: int) -> Verdict:
-    """Judge a server that serves although /health fails."""
-    evidence = _health_failed(f"/health failed {failed_looks} times in a row")
-    text = "tokens were generated while /health failed"
-    return firing(
-        cause="health_failing",
-        severity="ticket",
-        summary=f"/health returns 503 while it serves: {evidence.text}",
-        evidence_for=(evidence, Evidence(name="tokens_moved", value=1.0, expected=0.0, text=text)),
-    )
-
-
-def dead(looks: int, of_gpus: tuple[Evidence, ...], *, needs_hands: bool) -> Verdict:
-    """Judge a server with a dead engine core. `needs_hands` is True if there is a GPU fault that no restart cures."""
-    evidence = _health_failed(f"/health failed {looks} times in a row")
-    return firing(
-        cause="engine_dead",
-        severity="page",
-        restart_advised=not needs_hands,
-        summary=f"the API server answers, but its engine core is dead: {evidence.text}",
-        evidence_for=(evidence, *of_gpus),
-    )
-
-
-def _health_failed(text: str) -> Evidence:
+def health_failed(text: str) -> Evidence:
+    """Return evidence of a dead engine core."""
     return Evidence(name="health_status", value=503.0, expected=200.0, text=text)
 
 
@@ -87,7 +60,7 @@ def signs(view: View, dead_s: float | None) -> tuple[Evidence, ...]:
     """Return evidence of a crash. `dead_s` is when /health last failed."""
     if dead_s is None or view.at_s - dead_s >= SIGN_SECONDS:
         return ()
-    return (_health_failed("/health reported a dead engine core, just before"),)
+    return (health_failed("/health reported a dead engine core, just before"),)
 
 
 def planned(demand: Demand, *, told_to_end: bool) -> tuple[Evidence, ...]:

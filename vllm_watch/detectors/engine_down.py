@@ -175,10 +175,8 @@ class Detector(stored.Kept):
         """Adopt values that remain valid after a long absence, and for other servers of the group."""
         stored.version(state, STATE_VERSION)
         silences = self.KEPT["silences"](state["silences"])
-        away_s, starts_s = (
-            stored.amount(state["away_s"]),
-            self.KEPT["loading"](state["loading"]).starts_s,
-        )
+        away_s = stored.amount(state["away_s"])
+        starts_s = self.KEPT["loading"](state["loading"]).starts_s
         self._silences, self._away_s, self._loading = silences, away_s, Loading()
         self._loading.starts_s.extend(starts_s)
 
@@ -193,7 +191,8 @@ class Detector(stored.Kept):
 
     def _judge(self, view: View) -> Verdict:
         observation = view.observation
-        if observation.reading is not None or down_signs.healthy(observation.health):
+        health = observation.health
+        if observation.reading is not None or (health is not None and health.outcome == "ok"):
             return self._answered(view, observation.reading)
         if observation.scrape.outcome == "watcher":
             return unknown(f"{observation.scrape.error}")
@@ -225,7 +224,7 @@ class Detector(stored.Kept):
         up_s = view.at_s - self._up_since_s
         if self._looping and up_s < self._settings.loop_over_seconds:
             summary = f"up for {in_words(up_s)}, as it was before each crash"
-            return down_verdicts.well("crash_loop", summary)
+            return down_verdicts.well(cause="crash_loop", summary=summary)
         self._looping = False
         return Verdict(state=CLEAR, kind=KIND)
 
@@ -245,7 +244,9 @@ class Detector(stored.Kept):
         run = self._run
         if run is None:
             run = self._run = Run(began_s=view.at_s)
-        mute = self._is_mute(run, call, view.at_s)
+        began_s, mute = run.began_s, run.hear(call, view.at_s)
+        if self._demand.drained is None and not self._is_idle():
+            self._demand.unseen(run.began_s - began_s)
         if run.refused and mute:
             # After one refusal, every poll without a response counts as refused. The port of a
             # starting server opens and closes.
@@ -258,12 +259,6 @@ class Detector(stored.Kept):
                 return self._absent(view, run)
         return unknown(f"/metrics cannot be read: {run.said}")
 
-    def _is_mute(self, run: Run, call: Call, at_s: float) -> bool:
-        began_s, mute = run.began_s, run.hear(call, at_s)
-        if self._demand.drained is None and not self._is_idle():
-            self._demand.unseen(run.began_s - began_s)
-        return mute
-
     def _refused(self, view: View, run: Run) -> Verdict:
         down_s = view.at_s - run.began_s
         if self._answered_s is None:
@@ -271,10 +266,8 @@ class Detector(stored.Kept):
         loading, process = self._loading, view.observation.process
         lives = loading.is_ending(process)
         run.told_to_end = run.told_to_end or (lives and down_s >= self._settings.exit_seconds)
-        lives = lives or (
-            process is not None and process.alive is True and process.start_time is None
-        )
-        if lives and down_s < loading.patience_s(START_SECONDS):
+        unborn = process is not None and process.alive is True and process.start_time is None
+        if (lives or unborn) and down_s < loading.patience_s(START_SECONDS):
             return unknown(
                 f"refused for {in_words(down_s)}; its process is alive: it is starting or stopping"
             )
@@ -312,16 +305,13 @@ class Detector(stored.Kept):
             patience_s = max(patience_s, self._settings.away_factor * self._away_s)
         if down_s < patience_s or self._loading.in_time(view.at_s):
             return unknown(f"refused for {in_words(down_s)}; {planned[0].text}")
-        return firing(
+        return run.found(
+            "seconds_refused",
+            down_s,
+            *down_verdicts.slow_load(self._loading, view.at_s, run.began_s),
             cause="crash",
             severity="page" if self._demand.in_flight >= IN_FLIGHT_MIN and cut_off else "ticket",
             summary=f"stopped {down_s / 60:.0f} min ago, apparently on purpose, and is not back",
-            since_seconds=down_s,
-            measure=down_s,
-            evidence_for=(
-                run.lasting("seconds_refused", down_s),
-                *down_verdicts.slow_load(self._loading, view.at_s, run.began_s),
-            ),
             evidence_against=planned,
         )
 
@@ -344,23 +334,18 @@ class Detector(stored.Kept):
         # An autoscaler may have stopped a server that became idle between polls.
         taken = not demand.known and down_s < settings.away_factor * self._away_s
         slow = down_verdicts.slow_load(self._loading, view.at_s, run.began_s)
-        refused = run.lasting("seconds_refused", down_s)
+        left = down_verdicts.left_behind(view.around.left_core)
         against = down_verdicts.why_not_a_crash(demand, idle=self._is_idle())
         how = down_verdicts.how_it_crashed(demand, at_work=at_work)
         if self._looping:
             how = down_verdicts.how_it_loops(self._loading, settings.loop_starts, self._lives)
-        return firing(
+        return run.found(
+            "seconds_refused",
+            down_s,
+            *(*left, *signs, *slow),
             cause="crash_loop" if self._looping else "crash",
             severity="ticket" if unused and (early or taken or self._is_idle()) else "page",
             summary="; ".join((how, *(each.text for each in slow))),
-            since_seconds=down_s,
-            measure=down_s,
-            evidence_for=(
-                refused,
-                *down_verdicts.left_behind(view.around.left_core),
-                *signs,
-                *slow,
-            ),
             evidence_against=against if unused else (),
         )
 
@@ -377,13 +362,12 @@ class Detector(stored.Kept):
         if down_s < (down_verdicts.SCALING_SECONDS if scaling else patience_s):
             return unknown(summary)
         idle = self._demand.drained is not None or self._is_idle()
-        return firing(
+        return run.found(
+            "seconds_turned_away",
+            down_s,
             cause="operation_stuck" if scaling else "unreachable",
             severity="ticket" if idle else "page",
             summary=summary,
-            since_seconds=down_s,
-            measure=down_s,
-            evidence_for=(run.lasting("seconds_turned_away", down_s),),
         )
 
     def _silent(self, view: View, run: Run) -> Verdict:
@@ -406,17 +390,16 @@ class Detector(stored.Kept):
         page_s = max(
             settings.silent_page_seconds, min(survived_s, settings.silent_page_seconds_max)
         )
-        what = (
-            "it has accepted connections but answered none" if hang else "it has not been reachable"
-        )
-        return firing(
+        what = "it has not been reachable"
+        if hang:
+            what = "it has accepted connections but answered none"
+        return run.found(
+            "seconds_unanswered",
+            silent_s,
             cause="api_hang" if hang else "unreachable",
             severity="ticket" if hang and silent_s < page_s else "page",
             restart_advised=hang and silent_s >= limit_s,
             summary=f"{what} for {in_words(silent_s)} ({run.looks} scrapes in a row)",
-            since_seconds=silent_s,
-            measure=silent_s,
-            evidence_for=(run.lasting("seconds_unanswered", silent_s),),
             evidence_against=(busy,) if self._busy else (),
         )
 
@@ -428,28 +411,38 @@ class Detector(stored.Kept):
         few = run.held < self._settings.silent_looks or run.held != run.silent
         if patience_s is None or few or silent_s < patience_s:
             return unknown(f"no answer for {in_words(silent_s)}: {run.said}")
-        return firing(
+        return run.found(
+            "seconds_unanswered",
+            silent_s,
+            *self._earlier.told(run.mute_s, up),
             cause="api_hang",
             severity="page",
             restart_advised=up is not None,
             summary=f"it has accepted connections but answered none for {in_words(silent_s)} ({run.looks} scrapes in a row)",
-            since_seconds=silent_s,
-            measure=silent_s,
-            evidence_for=(
-                run.lasting("seconds_unanswered", silent_s),
-                *self._earlier.told(run.mute_s, up),
-            ),
         )
 
     def _unhealthy(self, view: View) -> Verdict:
         health, looks, gpus = self._health, self._settings.dead_looks, self._gpus
+        failed = f"/health failed {health.failed_looks} times in a row"
+        said = down_verdicts.health_failed(failed)
         if health.dead(view.at_s, looks, self._settings.silent_busy_seconds):
-            return down_verdicts.dead(
-                health.failed_looks, tuple(gpus.evidence), needs_hands=gpus.needs_hands
+            return firing(
+                cause="engine_dead",
+                severity="page",
+                restart_advised=not gpus.needs_hands,
+                summary=f"the API server answers, but its engine core is dead: {failed}",
+                evidence_for=(said, *gpus.evidence),
             )
-        if health.serves(looks):
-            return down_verdicts.health_failing(health.failed_looks)
+        if health.moving_looks >= looks:
+            text = "tokens were generated while /health failed"
+            moved = Evidence(name="tokens_moved", value=1.0, expected=0.0, text=text)
+            return firing(
+                cause="health_failing",
+                severity="ticket",
+                summary=f"/health returns 503 while it serves: {failed}",
+                evidence_for=(said, moved),
+            )
         if health.told_dead:
-            summary = f"/health failed {health.failed_looks} times in a row, but tokens flowed"
-            return down_verdicts.well("engine_dead", summary)
+            summary = f"{failed}, but tokens flowed"
+            return down_verdicts.well(cause="engine_dead", summary=summary)
         return unknown(f"/health failed {health.failed_looks} times")

@@ -143,7 +143,6 @@ class Detector:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._engines: dict[str, Engine] = {}
-        self._cores: dict[str, str] = {}
         self._gpus = GpuTrouble()
         self._ranks = Ranks()
         self._operations: dict[str, float] = {}
@@ -160,11 +159,10 @@ class Detector:
         samples = [each for each in reading.engines if each.engine in view.signals.engines]
         for gone in self._engines.keys() - {each.engine for each in samples}:
             del self._engines[gone]
-            self._cores.pop(gone, None)
         moved = [self._follow(view, each) for each in samples]
         for cpu in view.observation.cpu or ():
             if cpu.core is not None and cpu.engine in self._engines:
-                self._cores[cpu.engine] = cpu.core
+                self._engines[cpu.engine].core = cpu.core
         # Connections are counted per server, so they are evidence only if all engines stall.
         alone = not any(moved)
         verdicts = [
@@ -190,7 +188,6 @@ class Detector:
         return progress.moved
 
     def _begun(self, view: View, sample: EngineSample, restarts: int) -> Engine:
-        self._cores.pop(sample.engine, None)
         before, model = self._engines.get(sample.engine), model_of(sample)
         habits = Habits()
         if before is None:
@@ -239,7 +236,12 @@ class Detector:
                 summary="this vLLM exports no counter of its work",
             )  # fmt: skip
         stall_witnesses.hear_canary(case, alone=len(self._engines) == 1)
-        believed = self._believed(case)
+        believed = (
+            progress.met
+            or not sample.requests_running
+            or engine.canary_failures > 0
+            or (case.alone and self._unseen(case) is not None)
+        )
         self._want_canary(case, believed=believed)
         finding = self._at_work(case, believed=believed) or self._canary(case)
         if finding is None and not progress.work and case.alone:
@@ -259,11 +261,6 @@ class Detector:
         in_doubt = progress.silent_polls and (progress.work or engine.unseen_s is not None)
         state = UNKNOWN if in_doubt or engine.canary_failures else CLEAR
         return Verdict(state=state, kind=KIND, engine=sample.engine)
-
-    def _believed(self, case: Case) -> bool:
-        if case.progress.met or not case.sample.requests_running or case.engine.canary_failures:
-            return True
-        return case.alone and self._unseen(case) is not None
 
     def _at_work(self, case: Case, *, believed: bool) -> tuple[str, float] | None:
         view, sample, progress = case.view, case.sample, case.progress
@@ -361,7 +358,7 @@ class Detector:
             measure=still_s,
             evidence_for=(
                 *stall_witnesses.evidence_for(case, cause, still_s, survived_s),
-                *stall_witnesses.seen_as(self._cores.get(name, alone)),
+                *stall_witnesses.seen_as(engine.core or alone),
                 *self._gpus.evidence,
             ),
             evidence_against=stall_witnesses.evidence_against(

@@ -229,8 +229,5 @@ def _xid(gpu: GpuSample, code: int) -> _Finding:
 
 def _evidence(finding: _Finding) -> Evidence:
     gpu = finding.gpu
-    return Evidence(
-        name=finding.cause,
-        value=finding.value,
-        text=f"GPU {gpu.index} ({gpu.uuid}): {finding.text}. Do: {finding.remedy}",
-    )
+    text = f"GPU {gpu.index} ({gpu.uuid}): {finding.text}. Do: {finding.remedy}"
+    return Evidence(name=finding.cause, value=finding.value, text=text)

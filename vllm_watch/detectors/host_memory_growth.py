@@ -224,9 +224,17 @@ class Detector(stored.Kept):
         left_s = room / slope
         held_back = self._against_restart(since, left_s)
         self._advised = self._advised or not held_back
-        per_hour = slope * 3600.0
+        per_hour, least = slope * 3600.0, settings.steadiness_min
+        text = f"at this rate it holds twice as much in {self._resident / per_hour:.1f} h"
+        pace = _bytes("growth_per_hour", per_hour, 0.0, text)
         *parts, last = (f"{growth / 2**20:.0f}" for growth in growths)
         minutes = settings.window_seconds / len(growths) / 60.0
+        text = f"it grew by {', '.join(parts)} and {last} MiB in the last three {minutes:.0f}-minute periods"
+        ratio = round(growths[-1] / growths[0], 2)
+        steady = Evidence(name="steadiness", value=ratio, expected=least, text=text)
+        whole = (self._resident + room) / 2**30
+        text = f"at this rate it holds {whole:.0f} GiB in {left_s / 3600.0:.1f} h; its host's memory is not known"
+        left = _time_left(left_s, settings, text)
         return Verdict(
             state=FIRING,
             kind=KIND,
@@ -235,29 +243,7 @@ class Detector(stored.Kept):
             restart_advised=self._advised,
             summary=f"the API server holds {self._resident / 2**30:.1f} GiB and grows by "
             f"{per_hour / 2**30:.2f} GiB an hour without levelling off",
-            evidence_for=(
-                Evidence(
-                    name="growth_per_hour",
-                    value=round(per_hour),
-                    unit="bytes",
-                    expected=0.0,
-                    text=f"at this rate it holds twice as much in {self._resident / per_hour:.1f} h",
-                ),
-                Evidence(
-                    name="steadiness",
-                    value=round(growths[-1] / growths[0], 2),
-                    expected=settings.steadiness_min,
-                    text=f"it grew by {', '.join(parts)} and {last} MiB in the last three {minutes:.0f}-minute periods",
-                ),
-                Evidence(
-                    name="time_left",
-                    value=round(left_s),
-                    unit="s",
-                    expected=settings.restart_ahead_seconds,
-                    text=f"at this rate it holds {(self._resident + room) / 2**30:.0f} GiB "
-                    f"in {left_s / 3600.0:.1f} h; its host's memory is not known",
-                ),
-            ),
+            evidence_for=(pace, steady, left),
             evidence_against=() if self._advised else held_back,
         )
 
@@ -275,16 +261,21 @@ class Detector(stored.Kept):
         said = []
         if since < needed:
             text = f"a restart is advised when it has grown by {needed / 2**30:.0f} GiB: {why}"
-            said.append(
-                Evidence(name="grown", value=round(since), unit="bytes", expected=round(needed), text=text)
-            )  # fmt: skip
+            said.append(_bytes("grown", since, round(needed), text))
         ahead_s = settings.restart_ahead_seconds
         if left_s > ahead_s:
             text = f"a restart is advised when its memory lasts less than {ahead_s / 3600.0:.0f} h"
-            said.append(
-                Evidence(name="time_left", value=round(left_s), unit="s", expected=ahead_s, text=text)
-            )  # fmt: skip
+            said.append(_time_left(left_s, settings, text))
         return tuple(said)
+
+
+def _bytes(name: str, value: float, expected: float, text: str) -> Evidence:
+    return Evidence(name=name, value=round(value), unit="bytes", expected=expected, text=text)
+
+
+def _time_left(left_s: float, settings: Settings, text: str) -> Evidence:
+    ahead_s = settings.restart_ahead_seconds
+    return Evidence(name="time_left", value=round(left_s), unit="s", expected=ahead_s, text=text)
 
 
 def _serves_media(reading: Reading) -> bool | None:

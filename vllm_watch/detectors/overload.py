@@ -76,12 +76,6 @@ def deferred(count: float) -> Cause:
     return Cause(DEFERRED, (Evidence(name="requests_deferred", value=count, text=text),))
 
 
-def paused(seconds: float, count: float) -> Cause:
-    """Return the cause of a pause that does not end."""
-    text = f"paused through /pause for {seconds / 60:.0f} min with {requests(count)} in hand"
-    return Cause(PAUSED, (Evidence(name="seconds_paused", value=round(seconds), unit="s", text=text),))  # fmt: skip
-
-
 def _used(queue: Queue) -> Evidence:
     text = (
         f"{requests(queue.running)} running (the most so far: {queue.running_peak:.0f}), the KV cache is {queue.usage:.0%} full, "
@@ -218,8 +212,9 @@ class EngineJudge(stored.Kept):
         seconds = look.at_s - self._paused_s
         if seconds < PAUSED_SECONDS:
             return None
-        cause = paused(seconds, count)
-        return self._verdict(cause, cause.evidence_for[0].text, seconds, seconds)
+        text = f"paused through /pause for {seconds / 60:.0f} min with {requests(count)} in hand"
+        said = Evidence(name="seconds_paused", value=round(seconds), unit="s", text=text)
+        return self._verdict(Cause(PAUSED, (said,)), text, seconds, seconds)
 
     def _learn(self, block: Block) -> None:
         self._running_peak = max(self._running_peak, block.running)

@@ -43,8 +43,8 @@ J = TypeVar("J", bound=Judge)
 STATE_VERSION = 2
 
 KEPT_SECONDS = 6 * 3600.0
-"""Learnt state is discarded if no watcher ran for longer than this. Requests differ by time of
-day."""
+"""Learnt values older than this are forgotten, because requests differ by time of day. Learnt state is
+discarded if no watcher ran for longer."""
 
 
 class PerEngine(Generic[J]):
@@ -92,9 +92,7 @@ class PerEngine(Generic[J]):
         reading = view.observation.reading
         self._known = self._known and view.known
         if reading is None:
-            return [
-                Verdict(state=UNKNOWN, kind=self._kind, engine=engine) for engine in self.judges
-            ]
+            return [Verdict(state=UNKNOWN, kind=self._kind, engine=name) for name in self.judges]
         for gone in self.judges.keys() - {sample.engine for sample in reading.engines}:
             del self.judges[gone]
             del self._seen[gone]

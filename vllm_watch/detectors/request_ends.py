@@ -119,7 +119,7 @@ class Failures:
         self._looks = deque(() if ends is None else ((at_s, ends),))
         self._sample, self._restarts = sample, restarts
         self._kv_then: Labelled = {}
-        self._since_s: float | None = None
+        self.began_s: float | None = None
         self._until_s = 0.0
         self._last_end_s = 0.0
         self.newest = self.window = Ends()
@@ -163,12 +163,12 @@ class Failures:
         if failed or doubtful or self.newest.done:
             self._last_end_s = at_s
         if failed or doubtful:
-            if self._since_s is None:
-                self._since_s, self._kv_then = at_s, kv_before
+            if self.began_s is None:
+                self.began_s, self._kv_then = at_s, kv_before
             self._until_s = at_s
-        elif self._since_s is not None and self.quiet(at_s):
-            self._since_s = None
-        self.kv_failed = {} if self._since_s is None else {
+        elif self.began_s is not None and self.quiet(at_s):
+            self.began_s = None
+        self.kv_failed = {} if self.began_s is None else {
             name: count - self._kv_then.get(name, 0.0)
             for name, count in kv.items()
             if count > self._kv_then.get(name, 0.0)
@@ -179,7 +179,7 @@ class Failures:
         return self._looks[-1][0] - self._looks[0][0]
 
     def quiet(self, at_s: float) -> bool:
-        if self._since_s is None:
+        if self.began_s is None:
             return True
         ago_s = at_s - self._until_s
         return ago_s > WINDOW_SECONDS_MAX or (
@@ -190,12 +190,8 @@ class Failures:
         return at_s - self._until_s <= PRESENT_SECONDS or self._last_end_s <= self._until_s
 
     @property
-    def began_s(self) -> float | None:
-        return self._since_s
-
-    @property
     def lasted_s(self) -> float:
-        return 0.0 if self._since_s is None else self._until_s - self._since_s
+        return 0.0 if self.began_s is None else self._until_s - self.began_s
 
     def share(self, *, doubtful: bool = False) -> float:
         failed = self.window.failed + (self.window.doubtful if doubtful else 0.0)
@@ -348,10 +344,8 @@ class Answers(stored.Kept):
         return "page" if cause == ENDLESS else self._in_place_of_others(cause, now)
 
     def _in_place_of_others(self, cause: str, now: Ends) -> str | None:
-        usual, is_now = (
-            _count(cause, self._past) / self._seconds,
-            _count(cause, now) / self._strange_s,
-        )
+        usual = _count(cause, self._past) / self._seconds
+        is_now = _count(cause, now) / self._strange_s
         if is_now < ALIKE_FACTOR * usual:
             return None
         missing = self._past.done / self._seconds - usual - (now.done / self._strange_s - is_now)

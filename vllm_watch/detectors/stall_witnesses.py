@@ -77,6 +77,7 @@ class Engine(stored.Kept):
     canary_s: float = 0.0
     canary_waited_s: float = 0.0
     model: str = ""
+    core: str | None = None  # process title and PID of its engine core
 
     @property
     def fds_grown(self) -> float:
@@ -114,12 +115,8 @@ def served(engine: Engine, view: View, name: str) -> None:
 
 def hear_canary(case: Case, *, alone: bool) -> None:
     """Count an unanswered canary, unless it may have waited in a queue. `alone` is True if the server has no other engine."""
-    view, engine, progress, canary = (
-        case.view,
-        case.engine,
-        case.progress,
-        case.view.observation.canary,
-    )
+    view, engine, progress = case.view, case.engine, case.progress
+    canary = view.observation.canary
     if canary is None or not (alone or canary.engine == case.sample.engine):
         return
     outcome = canary.outcome
@@ -230,15 +227,11 @@ def evidence_for(case: Case, cause: str, still_s: float, survived_s: float) -> t
     if cause == "livelock":
         text = f"no token and no finished request for {in_words(still_s)}; {case.progress.overdue}"
     awaited = f"waiting for KV from another server: {requests(waiting or 0.0)}"
+    still = Evidence(name="seconds_without_progress", value=round(still_s, 1), unit="s", text=text)
+    text = f"{running or 0.0:.0f} running and {waiting or 0.0:.0f} waiting"
     return (
-        Evidence(
-            name="seconds_without_progress", value=round(still_s, 1), unit="s",
-            text=text,
-        ),
-        Evidence(
-            name="requests_in_engine", value=case.progress.work, expected=0.0,
-            text=f"{running or 0.0:.0f} running and {waiting or 0.0:.0f} waiting",
-        ),
+        still,
+        Evidence(name="requests_in_engine", value=case.progress.work, expected=0.0, text=text),
         *(said for agrees, said in witnesses(case) if agrees),
         *((Evidence(name="waits_for_kv", value=waiting, text=awaited),) if cause == "peer_wait" else ()),
     )  # fmt: skip

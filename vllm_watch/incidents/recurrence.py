@@ -79,8 +79,9 @@ class Recurrence:
 
     def begun(self, key: "Trouble", at_s: float, lasted_s: float = 0.0) -> tuple[int, float]:
         """Return the number of occurrences, and the seconds without a finding that end the incident."""
-        for each in [each for each, past in self._past.items() if _forgotten(past, at_s)]:
-            del self._past[each]
+        for each, old in tuple(self._past.items()):
+            if old.ended_s is not None and at_s - old.ended_s > FORGOTTEN_SECONDS:
+                del self._past[each]
         began_s, past = at_s - lasted_s, self._past.get(key)
         if past is None:
             past = self._past[key] = _Past(began_s, began_s)
@@ -141,10 +142,6 @@ def _is_news(told: _Told, one: "Incident", past: _Past, at_s: float) -> bool:
     lasts_s = 0.0 if past.ended_s is not None else at_s - past.began_s
     stays = one.severity == "page" and lasts_s >= UNTOLD_SECONDS_MAX
     return not same or worse or doubled or stays
-
-
-def _forgotten(past: _Past, at_s: float) -> bool:
-    return past.ended_s is not None and at_s - past.ended_s > FORGOTTEN_SECONDS
 
 
 def _kept(name: str, causes: list[str], severity: str, times: int, ill_s: float) -> _Told:

@@ -24,8 +24,6 @@ SUBSUMES: dict[str, tuple[str, ...]] = {
 ORDER = tuple(STATE_OF)
 """Order in which incidents open: causes before effects."""
 
-_RANKS = {kind: position for position, kind in enumerate(ORDER)}
-
 CAUSES_BESIDE = ("gpu_fault", "stale_vram", "host_memory_growth")
 """Causes that a new effect does not end, because the cause may outlast it."""
 
@@ -57,7 +55,7 @@ EXPLAINED_SECONDS = 300.0
 
 def rank(kind: str) -> int:
     """Return the position of a kind in ORDER."""
-    return _RANKS.get(kind, len(ORDER))
+    return ORDER.index(kind) if kind in ORDER else len(ORDER)
 
 
 def covers(outer: Incident, kind: str, engine: str | None) -> bool:
@@ -151,11 +149,9 @@ def severity_beside(
         causes = is_cause(each) or of_ranks(incident, each)
         peer = waits(incident) and not waits(each) and _pages(each)
         if ((causes and each.severity == "page") or peer) and linked(incident, each):
-            who = (
-                "another rank has the same trouble and is critical"
-                if of_ranks(incident, each)
-                else "its cause is a separate incident"
-            )
+            who = "its cause is a separate incident"
+            if of_ranks(incident, each):
+                who = "another rank has the same trouble and is critical"
             return "ticket", f"{LOWERED}{who}: {each.summary.rstrip('.')} ({each.id})"
     return severity, ""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Around, Evidence, Verdict
+from vllm_watch.incidents.followed import Life
 from vllm_watch.samples.observation import StartFailure
 from vllm_watch.signals import stored
 from vllm_watch.signals.records import TargetSignals
@@ -27,13 +28,10 @@ def with_log(verdicts: Sequence[Verdict], failed: StartFailure | None) -> Sequen
         text += f" The line: {failed.root_cause_line}"
     if failed.deterministic:
         text += " The next start will fail the same way."
-    evidence = Evidence(name="engine_log", value=failed.failure, text=text)
+    log = Evidence(name="engine_log", value=failed.failure, text=text)
+    told = f"its log reports: {failed.sentence}"
     return [
-        replace(
-            each,
-            summary=f"{each.summary}; its log reports: {failed.sentence}",
-            evidence_for=(*each.evidence_for, evidence),
-        )
+        replace(each, summary=f"{each.summary}; {told}", evidence_for=(*each.evidence_for, log))
         if each.state == FIRING and each.kind in _KINDS
         else each
         for each in verdicts
@@ -65,8 +63,6 @@ def _paged(verdict: Verdict, by: tuple[str, ...]) -> Verdict:
 
 DOWN = "engine_down"
 HELD = (DOWN, "engine_stalled")
-
-Life = tuple[float | None, int]  # process start, number of counter resets
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +103,8 @@ class OwnRestart:
         self._news = news
 
     def export_state(self) -> list[Any]:
-        return [
-            self._news.under_way,
-            self._news.missing,
-            self._life and list(self._life),
-            self._missing,
-        ]
+        news = self._news
+        return [news.under_way, news.missing, self._life and list(self._life), self._missing]
 
     @classmethod
     def restored(cls, state: Any) -> "OwnRestart":

@@ -22,7 +22,8 @@ BLOCK_SHARE_MAX = 0.6
 """One block changes the level by at most this, so that an alarm takes at least two blocks."""
 
 SILENCE_SECONDS = 60.0
-"""Without usable blocks, the level halves in this time, except during an alarm."""
+"""Without usable blocks, the level halves in this time, except during an alarm, and a comparison with
+the predecessor becomes unknown."""
 
 CEILING = 1.5
 """The level is never above this, so that an alarm clears soon after its cause ends."""
@@ -396,8 +397,10 @@ class Baseline:
             self.throughput.learn(block)
         if block.step_seconds is None or block.tokens_per_step is None:
             return
-        if ready and tolerated is not None and self.drift > self._drift_allowed(tolerated):
-            return
+        if ready and tolerated is not None:
+            unknown = (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS - self.model.scatter
+            if self.drift > DRIFT + SLOW_DEVIATIONS * unknown:
+                return
         if ready and self._is_crowded(block):
             return
         self.model.learn(
@@ -409,10 +412,6 @@ class Baseline:
             return False
         expected = self.throughput.running_expected(block.kv_usage or 0.0)
         return expected is not None and block.running < STARVED_RUNNING * expected
-
-    def _drift_allowed(self, tolerated: float) -> float:
-        unknown = (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS - self.model.scatter
-        return DRIFT + SLOW_DEVIATIONS * unknown
 
 
 def _fingerprint(sample: EngineSample, before: Fingerprint) -> Fingerprint:

@@ -8,7 +8,7 @@ from math import log
 from typing import Any
 
 from vllm_watch.samples.observation import EngineCpu
-from vllm_watch.samples.record import record, short_record
+from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.window import ENTRIES_MAX
@@ -32,18 +32,12 @@ USUAL_SECONDS_MIN = 10.0
 """The usual wait is known after this many seconds of healthy steps."""
 
 
-@short_record
-class _Poll:
-    at_s: float
-    cpu: EngineCpu
-
-
 class Waits:
     """Keeps one engine's CPU counters for the last `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._polls: deque[_Poll] = deque(maxlen=ENTRIES_MAX)
+        self._polls: deque[tuple[float, EngineCpu]] = deque(maxlen=ENTRIES_MAX)
         self._at_s = float("-inf")
 
     def clear(self) -> None:
@@ -52,25 +46,24 @@ class Waits:
     def add(self, at_s: float, cpu: EngineCpu | None) -> None:
         self._at_s = at_s
         if cpu is not None:
-            if self._polls and cpu.waited_seconds < self._polls[-1].cpu.waited_seconds:
+            if self._polls and cpu.waited_seconds < self._polls[-1][1].waited_seconds:
                 self._polls.clear()
-            self._polls.append(_Poll(at_s, cpu))
-        while self._polls and self._polls[0].at_s < at_s - self._seconds:
+            self._polls.append((at_s, cpu))
+        while self._polls and self._polls[0][0] < at_s - self._seconds:
             self._polls.popleft()
 
     def ratio(self) -> float | None:
-        if len(self._polls) < 2 or self._polls[-1].at_s != self._at_s:  # noqa: PLR2004
+        if len(self._polls) < 2 or self._polls[-1][0] != self._at_s:  # noqa: PLR2004
             return None
-        first, last = self._polls[0], self._polls[-1]
-        waited = last.cpu.waited_seconds - first.cpu.waited_seconds
-        return min(1.0, waited / (last.at_s - first.at_s))
+        (first_s, first), (last_s, last) = self._polls[0], self._polls[-1]
+        return min(1.0, (last.waited_seconds - first.waited_seconds) / (last_s - first_s))
 
     def between(self, begin_s: float, end_s: float) -> tuple[EngineCpu, EngineCpu] | None:
         begin, end = self._at(begin_s), self._at(end_s)
         return None if begin is None or end is None else (begin, end)
 
     def _at(self, at_s: float) -> EngineCpu | None:
-        near = (poll.cpu for poll in self._polls if abs(poll.at_s - at_s) < SAME_SECONDS)
+        near = (cpu for then_s, cpu in self._polls if abs(then_s - at_s) < SAME_SECONDS)
         return next(near, None)
 
 

@@ -151,14 +151,13 @@ class EngineTracker:
 
     def _is_another_server(self, before: EngineSample, sample: EngineSample) -> bool:
         """Return True if another replica answered at this address. Its start time differs, but is before the last poll."""
-        born = (sample.created_time, sample.process_start_time)
-        known = (before.created_time, before.process_start_time)
-        return born != known and any(
-            then is not None
-            and now is not None
-            and now != then
-            and now < self._last_t - SKEW_SECONDS
-            for then, now in zip(known, born, strict=True)
+        pairs = (
+            (before.created_time, sample.created_time),
+            (before.process_start_time, sample.process_start_time),
+        )
+        before_t = self._last_t - SKEW_SECONDS
+        return any(
+            then is not None and then != now < before_t for then, now in pairs if now is not None
         )
 
     def _signals(

@@ -43,11 +43,8 @@ class Life:
         return fell(self.counters, now.counters) if same_start is None else not same_start
 
     def _same_start(self, now: "Life") -> bool | None:
-        pairs = (
-            (self.created_time, now.created_time),
-            (self.process_start_time, now.process_start_time),
-        )
-        for then, new in pairs:
+        starts = self.created_time, self.process_start_time
+        for then, new in zip(starts, (now.created_time, now.process_start_time), strict=True):
             if then is not None and new is not None:
                 return then == new
         return None

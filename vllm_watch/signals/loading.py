@@ -143,10 +143,6 @@ def same_start(a: float, b: float) -> bool:
 
 def lives_on(process: ProcessState | None, life_start: float | None) -> bool:
     """Return True if the process that started at `life_start` is known to be alive."""
-    return (
-        process is not None
-        and process.alive is True
-        and process.start_time is not None
-        and life_start is not None
-        and same_start(process.start_time, life_start)
-    )
+    if process is None or process.start_time is None or life_start is None:
+        return False
+    return process.alive is True and same_start(process.start_time, life_start)

@@ -5,11 +5,11 @@ as output until the longest prefill would have ended, or until the engine has co
 KV cache holds.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
+from functools import partial
 from math import exp
 from operator import attrgetter
-from typing import Any
+from typing import Any, ClassVar
 
 from vllm_watch.samples.engine import EngineSample, served
 from vllm_watch.samples.observation import ServerSample
@@ -48,18 +48,6 @@ gateway that requests /v1/models every five seconds gets six responses in 30 s."
 PACE_SECONDS = 10.0
 """The usual rate of closed connections is averaged over this time. The rate rises when a client's pool shrinks."""
 
-_SEVERAL = ("counters", "outputs", "gauges")
-_NUMBERS = (
-    "last_s",
-    "life_s",
-    "output_s",
-    "served_s",
-    "queued_s",
-    "_before_s",
-    "_pace",
-    "_pace_before",
-)
-
 
 @record
 class Poll:
@@ -77,8 +65,27 @@ class Poll:
     responses: float | None
 
 
-class Progress:
+_POLL: stored.Fields = {
+    **dict.fromkeys(("counters", "outputs", "gauges"), partial(stored.numbers_or_none, least=1)),
+    **dict.fromkeys(("waiting", "work", "finished", "aborted", "loaded"), stored.number),
+    **dict.fromkeys(("fds", "responses"), stored.number_or_none),
+}
+
+
+def _restored(state: stored.Stored | None) -> Poll | None:
+    return None if state is None else Poll(**stored.checked(state, _POLL))
+
+
+class Progress(stored.Kept):
     """Follows one engine from poll to poll."""
+
+    KEPT: ClassVar[stored.Fields] = {
+        **dict.fromkeys(("last_s", "life_s", "output_s", "served_s", "queued_s"), stored.number),
+        **dict.fromkeys(("_before_s", "_pace", "_pace_before", "gained"), stored.number),
+        **dict.fromkeys(("rest_s", "fds_least"), stored.number_or_none),
+        **dict.fromkeys(("gone", "doubtful", "met"), stored.flag),
+        **dict.fromkeys(("poll", "before"), _restored),
+    }
 
     def __init__(self) -> None:
         self.forget()
@@ -196,22 +203,11 @@ class Progress:
     def export_state(self) -> dict[str, Any]:
         polls = {"poll": self.poll, "before": self._before}
         kept = {name: None if each is None else asdict(each) for name, each in polls.items()}
-        more = {"gained": self._gained, "rest_s": self.rest_s, "fds_least": self._fds_least}
-        more |= {"gone": self.gone, "doubtful": self.doubtful, "met": self.met}
-        return {name: getattr(self, name) for name in _NUMBERS} | more | kept
+        return super().export_state() | kept
 
-    def restored(self, state: stored.Stored | None) -> "Progress":
+    def restore(self, state: stored.Stored | None) -> None:
         if state is not None:
-            times = {name: stored.number(state[name]) for name in _NUMBERS}
-            gained, rest_s = stored.number(state["gained"]), stored.number_or_none(state["rest_s"])
-            self.poll, self._before = _restored(state["poll"]), _restored(state["before"])
-            self.gone, self.doubtful = stored.flag(state["gone"]), stored.flag(state["doubtful"])
-            self.met = stored.flag(state.get("met", True))
-            self._fds_least = stored.number_or_none(state["fds_least"])
-            self._gained, self.rest_s = gained, rest_s
-            for name, value in times.items():
-                setattr(self, name, value)
-        return self
+            super().restore({"met": True, **state})
 
 
 def longest_prefill_seconds(sample: EngineSample, server: ServerSample, engines: int) -> float:
@@ -266,21 +262,6 @@ def _poll(sample: EngineSample, server: ServerSample) -> Poll:
         fds=server.process_open_fds,
         responses=None if responses is None else sum(responses.values()),
     )
-
-
-def _restored(state: Mapping[str, Any] | None) -> Poll | None:
-    if state is None:
-        return None
-    told: dict[str, Any] = {}
-    for each in fields(Poll):
-        value = state[each.name]
-        if each.name in _SEVERAL:
-            told[each.name] = stored.numbers_or_none(value, 1)
-        elif each.type is float:
-            told[each.name] = stored.number(value)
-        else:
-            told[each.name] = stored.number_or_none(value)
-    return Poll(**told)
 
 
 def _fall(then: float | None, now: float | None, usual: float) -> float | None:

@@ -56,12 +56,9 @@ class Throughput:
     """One engine's rates, when healthy and now."""
 
     def __init__(self) -> None:
-        self.generated = Mean(MEMORY_SECONDS)
-        self.prompted = Mean(MEMORY_SECONDS)
-        self.running = Mean(MEMORY_SECONDS)
-        self.kv_usage = Mean(MEMORY_SECONDS)
-        self.finished = Mean(MEMORY_SECONDS)
-        self.finished_tokens = Mean(MEMORY_SECONDS)
+        means = [Mean(MEMORY_SECONDS) for _ in _MEANS]
+        self.generated, self.prompted, self.running = means[:3]
+        self.kv_usage, self.finished, self.finished_tokens = means[3:]
         self.running_peak = 0.0
         self._now: tuple[float, float] | None = None  # smoothed: generated, prompted
 

@@ -12,12 +12,6 @@ from typing import Any, NamedTuple
 from vllm_watch.samples.engine import EngineSample, Histogram, Labelled
 from vllm_watch.samples.record import short_record
 
-COUNTERS = (
-    "prompt_tokens", "generation_tokens", "preemptions", "prefix_cache_queries", "prefix_cache_hits",
-    "spec_num_accepted_tokens", "spec_num_draft_tokens",
-)  # fmt: skip
-HISTOGRAMS = ("iteration_tokens", "ttft", "inter_token_latency", "queue_time", "e2e_latency")
-
 ENTRIES_MAX = 4096
 """At most this many polls are kept: an hour of one poll per second."""
 
@@ -50,6 +44,7 @@ class Counts(NamedTuple):
     kv_cache_usage: float | None
 
 
+COUNTERS, HISTOGRAMS = Counts._fields[:7], Counts._fields[7:12]
 _counts_of = attrgetter(*Counts._fields)
 _counters_of, _histograms_of = attrgetter(*COUNTERS), attrgetter(*HISTOGRAMS)
 
@@ -141,8 +136,10 @@ class Window:
         if pair is None:
             return None
         a, b = pair
-        of = _count if a.offsets is b.offsets else _total
-        then, now = of(a, name), of(b, name)
+        then, now = getattr(a.counts, name), getattr(b.counts, name)
+        if a.offsets is not b.offsets:
+            then = _joined(then, a.offsets.histograms.get(name))
+            now = _joined(now, b.offsets.histograms.get(name))
         return Growth(
             b.at_s - a.at_s,
             now.count - then.count,
@@ -178,25 +175,6 @@ def _filled(counts: Counts, known: Counts | None) -> Counts:
         return counts
     pairs = zip(counts, known, strict=True)
     return Counts._make([then if now is None else now for now, then in pairs])
-
-
-def _count(entry: Entry, name: str) -> Histogram:
-    h: Histogram = getattr(entry.counts, name)
-    return h
-
-
-def _total(entry: Entry, name: str) -> Histogram:
-    h = _count(entry, name)
-    carried = entry.offsets.histograms.get(name)
-    if carried is None or carried.bounds != h.bounds:
-        return h
-    return _added(h, carried)
-
-
-def _added(a: Histogram, b: Histogram) -> Histogram:
-    total = None if a.sum is None or b.sum is None else a.sum + b.sum
-    cumulative = tuple(map(add, a.cumulative, b.cumulative))
-    return Histogram(a.count + b.count, total, a.bounds, cumulative)
 
 
 def _any_fell(before: Counts, now: Counts) -> bool:
@@ -246,4 +224,8 @@ def _fell(before: float, now: float | None, began_anew: bool) -> bool:
 
 
 def _joined(h: Histogram, carried: Histogram | None) -> Histogram:
-    return h if carried is None or carried.bounds != h.bounds else _added(h, carried)
+    if carried is None or carried.bounds != h.bounds:
+        return h
+    total = None if h.sum is None or carried.sum is None else h.sum + carried.sum
+    cumulative = tuple(map(add, h.cumulative, carried.cumulative))
+    return Histogram(h.count + carried.count, total, h.bounds, cumulative)
