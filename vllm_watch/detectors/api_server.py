@@ -4,7 +4,7 @@ The delay is a request's latency minus its times in queue, prefill and decode. S
 documentation of --api-server-count.
 """
 
-from operator import ge, sub
+from operator import sub
 from typing import Any, NamedTuple
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
@@ -69,11 +69,12 @@ class ApiServer:
         if reading is None or totals is None:
             return ()
         cpu_s = reading.server.process_cpu_seconds
-        if self._begun is None or not view.known or not _goes_on(self._begun[1], totals):
+        began_s, before, cpu_before_s = self._begun or (view.at_s, totals, cpu_s)
+        seconds, grown = view.at_s - began_s, _Totals(*map(sub, totals, before))
+        fell = min(grown.requests, grown.queued_s, grown.steps) < 0.0
+        if self._begun is None or not view.known or fell:
             self._begun, self._since_s = (view.at_s, totals, cpu_s), None
             return (self._verdict,)
-        began_s, before, cpu_before_s = self._begun
-        seconds, grown = view.at_s - began_s, _Totals(*map(sub, totals, before))
         if seconds < WINDOW_SECONDS or (grown.requests < ENDS_MIN and seconds < BLOCK_SECONDS_MAX):  # fmt: skip
             return (self._verdict,)
         self._begun = view.at_s, totals, cpu_s
@@ -155,7 +156,3 @@ def _totals(engines: tuple[EngineSample, ...]) -> _Totals | None:
         steps += each.iteration_tokens.count
         media += each.mm_cache_queries or 0.0
     return _Totals(requests, outside_s, queued_s, steps, media) if engines else None
-
-
-def _goes_on(before: _Totals, now: _Totals) -> bool:
-    return all(map(ge, (now.requests, now.queued_s, now.steps), (before.requests, before.queued_s, before.steps)))  # fmt: skip

@@ -1,7 +1,7 @@
 """Judges an engine's throughput by its own baseline."""
 
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from math import exp
 from typing import Any, ClassVar
 
@@ -20,7 +20,6 @@ from vllm_watch.detectors.collapse_causes import (
 from vllm_watch.detectors.collapse_own import OwnWork, Stuck, Unserved
 from vllm_watch.detectors.consequences import PAGE, RESTART, Bar, Harm, explained, finding
 from vllm_watch.detectors.per_engine import EngineLook
-from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals import capacity, stored
 from vllm_watch.signals.baseline import DOUBT, DRIFT, Baseline, Comparison, Cusum
 from vllm_watch.signals.blocks import Block
@@ -82,15 +81,9 @@ class EngineJudge(stored.Kept):
         self.engine = engine
         self.baseline = Baseline()
         self.quiet_ratio = 0.0  # smoothed log ratio of actual to expected step time
-        self._other_seconds = 0.0
-        self._restart = False
+        self._other_seconds = self._starved_seconds = 0.0
+        self._restart = self._queue_grew = self._asked_for = self._urgent = False
         self._fresh = collapse_host.Fresh()
-        self._server_start: float | None = None
-        self._connected = False
-        self._queue_grew = False
-        self._asked_for = False
-        self._starved_seconds = 0.0
-        self._urgent = False
         self._begin()
         self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=engine)
 
@@ -123,12 +116,10 @@ class EngineJudge(stored.Kept):
         if self.baseline.throughput is not self._past:
             self._begin()
         self._unserved.look(look.at_s, look.sample, known=look.known)
-        self._server_start = look.sample.process_start_time
-        self._connected = is_connected(look.sample)
         self._waits.look(look.at_s, look.cpu, known=look.known)
         if comparison is not None:
             self._follow(look, comparison)
-            self.verdict = self._judge(comparison, look.gpus)
+            self.verdict = self._judge(look, comparison)
         elif self.baseline.comparison is None:
             self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         return self.verdict
@@ -204,22 +195,21 @@ class EngineJudge(stored.Kept):
             return None
         return block.kv_usage - block.running * past.kv_usage.value / past.running.value
 
-    def _judge(self, comparison: Comparison, gpus: Sequence[GpuSample] | None) -> Verdict:
+    def _judge(self, look: EngineLook, comparison: Comparison) -> Verdict:
         if not comparison.starved:
             self._restart = self._queue_grew = self._asked_for = self._urgent = False
             self._starved_seconds, self._unheld_rise_seconds = 0.0, None
         if comparison.unseen:
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
-        verdict = self._alarm(comparison, gpus) or self._without_alarm(comparison)
+        verdict = self._alarm(look, comparison) or self._without_alarm(look, comparison)
         known = CLEAR if comparison.known else UNKNOWN
         return verdict or Verdict(state=known, kind=KIND, engine=self.engine)
 
-    def _alarm(self, comparison: Comparison, gpus: Sequence[GpuSample] | None) -> Verdict | None:
+    def _alarm(self, look: EngineLook, comparison: Comparison) -> Verdict | None:
         if comparison.slow:
-            found = collapse_host.judged(
-                collapse_host.of_slow_steps(gpus, self._fresh, self._server_start),
-                self._waits.judge(),
-            )
+            started = look.sample.process_start_time
+            found = collapse_host.of_slow_steps(look.gpus, self._fresh, started)
+            found = collapse_host.judged(found, self._waits.judge())
             # An engine that lacks KV pages may run only a few long requests, in slow steps.
             slow, cache = self._alarms[causes.SLOW], self._alarms[causes.CACHE]
             itself = cache.over and not slow.over and comparison.sure
@@ -227,10 +217,10 @@ class EngineJudge(stored.Kept):
                 return self._slow(comparison, found)
         return self._starved(comparison) if comparison.starved else None
 
-    def _without_alarm(self, comparison: Comparison) -> Verdict | None:
+    def _without_alarm(self, look: EngineLook, comparison: Comparison) -> Verdict | None:
         tests = (
             (self._bar.lasts, causes.SLOW, causes.SLOW_ENGINE),
-            (self._lost_at_idle, causes.CACHE, causes.KV_LEAK),
+            (partial(self._lost_at_idle, look), causes.CACHE, causes.KV_LEAK),
             (self._stuck.found, causes.STUCK, causes.UNKNOWN),
             (self._unserved.left, causes.STUCK, causes.UNKNOWN),
             (self._unserved.crawls, causes.SLOW, causes.UNKNOWN),
@@ -246,9 +236,9 @@ class EngineJudge(stored.Kept):
                 )  # fmt: skip
         return None
 
-    def _lost_at_idle(self) -> Evidence | None:
+    def _lost_at_idle(self, look: EngineLook) -> Evidence | None:
         lost = self._pages.idle_lost
-        if lost < causes.LEAK_SHARE_MIN or self._connected:
+        if lost < causes.LEAK_SHARE_MIN or is_connected(look.sample):
             return None
         text = f"{lost:.0%} of the KV cache was in use while no request ran or waited"
         return Evidence(name="kv_unheld_ratio", value=lost, unit="ratio", expected=0.0, text=text)

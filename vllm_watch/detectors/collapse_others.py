@@ -12,13 +12,7 @@ from statistics import median
 from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict
 from vllm_watch.detectors.collapse_causes import SLOW_ENGINE
 from vllm_watch.detectors.collapse_engine import EngineJudge
-from vllm_watch.detectors.collapse_own import (
-    WORK_RATIO_MAX,
-    Work,
-    behind,
-    share_of,
-    times,
-)
+from vllm_watch.detectors.collapse_own import WORK_RATIO_MAX, Work, share_of
 from vllm_watch.detectors.consequences import (
     FORMER,
     LOSS_LOG_RATIO,
@@ -149,11 +143,11 @@ class Siblings:
         if not own.known or len(others) < SIBLINGS_MIN:
             return None
         usual = Work(*map(median, zip(*others, strict=True)))
-        if not behind(own.now, usual, SIBLINGS_TIMES_MIN, WORK_RATIO_MAX):
+        if not own.now.is_behind(usual, SIBLINGS_TIMES_MIN, WORK_RATIO_MAX):
             own.behind_s = None
             return None
         own.behind_s = own.at_s if own.behind_s is None else own.behind_s
-        requests, steps = times(own.now, usual)
+        requests, steps = own.now.times(usual)
         text = (
             f"it runs {requests:.1f} times as many requests at once as its {len(others)} sibling engines and produces"
             f" no more tokens per second; each token takes {steps:.1f} times as long"

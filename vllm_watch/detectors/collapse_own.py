@@ -52,6 +52,22 @@ class Work(NamedTuple):
     kv_usage: float = 0.0
     step_seconds: float = 0.0
 
+    def times(self, usual: "Work") -> tuple[float, float]:
+        """Return how many times as many requests run, and as long steps take, as usual."""
+        return self.running / usual.running, self.step_seconds / usual.step_seconds
+
+    def is_behind(self, usual: "Work", least: float, more: float) -> bool:
+        """Return True if both are at least `least` times as usual, and no more is done than `more` times the usual work."""
+        if self.generated > more * usual.generated:
+            return False
+        if usual.prompted and self.prompted > more * usual.prompted:
+            return False
+        alike = self.kv_usage / self.running <= ALIKE * usual.kv_usage / usual.running
+        return alike and min(self.times(usual)) >= least
+
+    def mixed(self, now: "Work", share: float) -> "Work":
+        return Work(*[old + share * (new - old) for old, new in zip(self, now, strict=True)])
+
 
 class OwnWork:
     """Finds a process that runs far more requests at once than before, for the same work."""
@@ -72,50 +88,33 @@ class OwnWork:
             return
         prompted = block.prompted or 0.0
         seen = Work(block.running, block.generated, prompted, block.kv_usage, block.step_seconds)
-        self.now = _mixed(self.now, seen, share_of(block.seconds, self._seconds))
-        self._lately = _mixed(self._lately, seen, 1.0 - exp(-block.seconds / PRESENT_SECONDS))
+        self.now = self.now.mixed(seen, share_of(block.seconds, self._seconds))
+        self._lately = self._lately.mixed(seen, 1.0 - exp(-block.seconds / PRESENT_SECONDS))
         self.at_s, self._seconds = block.at_s, self._seconds + block.seconds
         if not self.known:
             return
         rate = floor(log(self.now.generated) / GRAIN)
         seconds, usual = self._usual.get(rate, (0.0, self.now))
         known = seconds >= LEARNT_SECONDS
-        lasts = known and behind(self.now, usual, TIMES_MIN, WORK_RATIO_MAX)
+        lasts = known and self.now.is_behind(usual, TIMES_MIN, WORK_RATIO_MAX)
         least, most = (ODD_TIMES, ODD_TIMES) if self._found else (PRESENT_TIMES, WORK_RATIO_MAX)
-        present = lasts and behind(self._lately, usual, least, most)
+        present = lasts and self._lately.is_behind(usual, least, most)
         self._found = self._evidence(usual) if present else None
-        odd = known and min(times(self.now, usual)) >= ODD_TIMES
+        odd = known and min(self.now.times(usual)) >= ODD_TIMES
         if not odd and (rate in self._usual or len(self._usual) < RATES_MAX):
             seconds = min(seconds + block.seconds, USUAL_SECONDS)
-            self._usual[rate] = seconds, _mixed(usual, self.now, block.seconds / seconds)
+            self._usual[rate] = seconds, usual.mixed(self.now, block.seconds / seconds)
 
     def found(self) -> Evidence | None:
         return self._found
 
     def _evidence(self, usual: Work) -> Evidence:
-        requests, steps = times(self.now, usual)
+        requests, steps = self.now.times(usual)
         text = (
             f"it runs {requests:.1f} times as many requests at once as usual and produces no more tokens per second;"
             f" each step takes {steps:.1f} times as long"
         )
         return Evidence(name="step_time_ratio", value=steps, expected=1.0, text=text)
-
-
-def times(now: Work, usual: Work) -> tuple[float, float]:
-    """Return how many times as many requests run, and as long steps take, as usual."""
-    return now.running / usual.running, now.step_seconds / usual.step_seconds
-
-
-def behind(now: Work, usual: Work, least: float, more: float) -> bool:
-    """Return True if both are at least `least` times as usual, and no more is done than `more` times the usual work."""
-    if now.generated > more * usual.generated or (usual.prompted and now.prompted > more * usual.prompted):  # fmt: skip
-        return False
-    alike = now.kv_usage / now.running <= ALIKE * usual.kv_usage / usual.running
-    return alike and min(times(now, usual)) >= least
-
-
-def _mixed(was: Work, now: Work, share: float) -> Work:
-    return Work(*[old + share * (new - old) for old, new in zip(was, now, strict=True)])
 
 
 def share_of(seconds: float, before_s: float) -> float:

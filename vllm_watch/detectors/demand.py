@@ -10,7 +10,7 @@ from vllm_watch.detectors.base import Evidence, View, usual
 from vllm_watch.samples.observation import Reading
 from vllm_watch.signals import stored
 from vllm_watch.signals.life import fell
-from vllm_watch.support.quantities import in_words
+from vllm_watch.support.quantities import in_words, requests
 
 ARRIVALS_MISSED_MIN = 7.0
 """A drain is proven if this many expected requests did not arrive. Chance causes this with a
@@ -222,6 +222,35 @@ class Demand(stored.Kept):
         return Evidence(
             name="seconds_without_arrival", value=round(self.silence_s), unit="s", text=text
         )
+
+    def planned(self, *, told_to_end: bool) -> tuple[Evidence, ...]:
+        drained = self.drained
+        said = [drained] if drained is not None else []
+        if told_to_end:
+            text = "its port closed while its process kept running: it was asked to stop"
+            said.append(Evidence(name="process_alive", value=1.0, text=text))
+        return tuple(said)
+
+    def how_it_crashed(self, *, at_work: bool) -> str:
+        if not self.known:
+            return "its port refuses connections; it was not scraped for a while before"
+        count, about = (self.at_work, "about ") if at_work else (self.in_flight, "")
+        text = f"its port refuses connections; {about}{requests(count)} {'was' if round(count) == 1 else 'were'} in flight"
+        return f"{text}, and new ones still arrived" if at_work else text
+
+    def why_not_a_crash(self, *, idle: bool) -> tuple[Evidence, ...]:
+        """Return evidence that few or no users are affected."""
+        if not self.known:
+            text = "it was not scraped for a while before: it may have been stopped on purpose"
+            return (Evidence(name="requests_in_flight", value=None, text=text),)
+        text = "few or no requests were in flight: it may have been stopped on purpose"
+        said = [Evidence(name="requests_in_flight", value=self.in_flight, text=text)]
+        if idle:
+            text = f"no request came for {in_words(self.idle_s)} before: it may be scaled to zero"
+            said.append(
+                Evidence(name="seconds_idle", value=round(self.idle_s), unit="s", text=text)
+            )
+        return tuple(said)
 
 
 def _counts(reading: Reading) -> Counts:

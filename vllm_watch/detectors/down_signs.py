@@ -1,15 +1,30 @@
 """Follows the signs of a server that may be down: unanswered calls, failed health checks, an earlier answer."""
 
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from math import log
 from typing import Any, ClassVar
 
-from vllm_watch.detectors.base import FIRING, Evidence, Verdict, View
-from vllm_watch.detectors.down_verdicts import firing, seconds
+from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict, View
 from vllm_watch.samples.observation import Call, Observation, ProcessState, Reading
 from vllm_watch.signals import stored
 from vllm_watch.signals.loading import START_SECONDS, lives_on
 from vllm_watch.support.quantities import in_words
+
+KIND = "engine_down"
+
+firing = partial(Verdict, state=FIRING, kind=KIND)
+
+
+def unknown(summary: str) -> Verdict:
+    """Return an unknown verdict."""
+    return Verdict(state=UNKNOWN, kind=KIND, summary=summary)
+
+
+def seconds(name: str, value: float, expected: float, text: str) -> Evidence:
+    """Return a duration as evidence."""
+    return Evidence(name=name, value=round(value, 1), unit="s", expected=expected, text=text)
+
 
 _GATEWAY = frozenset((502, 503, 504))
 """HTTP statuses of a proxy that cannot reach its server."""
@@ -76,10 +91,6 @@ class Run(stored.Kept):
         self.silent += call.outcome in _ACCEPTED
         self.held += call.outcome == "read_timeout"
         return True
-
-    @property
-    def hangs(self) -> bool:
-        return self.silent >= ACCEPTED_LOOKS_MIN
 
     def lasting(self, name: str, value: float) -> Evidence:
         """Return for how long the calls have had the same result."""

@@ -9,16 +9,17 @@ of a real vLLM 0.32.
 
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from pydantic import Field
 
-from vllm_watch.detectors import down_signs, down_verdicts
+from vllm_watch.detectors import down_signs
 from vllm_watch.detectors.base import CLEAR, Evidence, Verdict, View
 from vllm_watch.detectors.demand import Demand
-from vllm_watch.detectors.down_signs import Earlier, Health, Run, Share
-from vllm_watch.detectors.down_verdicts import KIND, firing, unknown
+from vllm_watch.detectors.down_signs import KIND, Earlier, Health, Run, Share, firing, unknown
 from vllm_watch.detectors.gpu_fault import GpuTrouble
+from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.samples.observation import Call, Reading
 from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals import stored
@@ -101,7 +102,14 @@ class Settings(Base):
     """A crash loop ends when a process has been up for this many seconds."""
 
 
-NEEDS = down_verdicts.NEEDS
+NEEDS = Needs(
+    sharpens=(
+        Need(("health",), "an engine core that dies is found only when its API server ends too"),
+        Need(("running", "waiting"), "a crash under load resembles the end of an idle server, so it pages late"),
+        Need(("finished",), "a server that was drained before it was stopped seems crashed"),
+        Need(("prompted",), "a server that was emptied before it was stopped may look crashed"),
+    ),
+)  # fmt: skip
 
 STATE_VERSION = 1
 
@@ -117,6 +125,47 @@ lack the engine."""
 
 IN_FLIGHT_MIN = 2.0
 """A crash harmed users if it cut off at least this many requests."""
+
+
+SCALING_SECONDS = 600.0
+"""Elastic scaling takes at most this many seconds. vLLM drains requests for two minutes
+(`drain_timeout`) and then moves ranks. After a failure, it returns 503 forever."""
+
+SIGN_SECONDS = 60.0
+"""A failed health check explains a crash if it is at most this many seconds old."""
+
+
+well = partial(firing, severity="page", present=False)  # at this poll, after it was found down
+
+
+def never_up(waited_s: float, said: str) -> Verdict:
+    """Judge a server that has refused connections since the first poll."""
+    if waited_s < START_SECONDS:
+        why = "vLLM refuses connections until its weights are loaded"
+        return unknown(f"refused for {in_words(waited_s)}; {why}")
+    return firing(
+        cause="unknown",
+        severity="ticket",
+        summary=f"never seen to answer, and it has refused for {waited_s / 60:.0f} min",
+        evidence_for=(down_signs.seconds("seconds_refused", waited_s, START_SECONDS, said),),
+    )
+
+
+def health_failed(text: str) -> Evidence:
+    """Return evidence of a dead engine core."""
+    return Evidence(name="health_status", value=503.0, expected=200.0, text=text)
+
+
+def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, ...]:
+    """Return evidence of a slow start."""
+    longest_s, loads_s = loading.longest_s, loading.for_s(at_s)
+    taken_s = at_s - began_s if loads_s is None else loads_s
+    if longest_s is None or taken_s < loading.patience_s(0.0):
+        return ()
+    text = f"loading for {in_words(taken_s)}; its longest start so far took {in_words(longest_s)}"
+    if loads_s is None:
+        text = f"down for {in_words(taken_s)} and no new process seen yet; its longest start so far took {in_words(longest_s)}"
+    return (down_signs.seconds("seconds_to_load", taken_s, longest_s, text),)
 
 
 class Detector(stored.Kept):
@@ -224,7 +273,7 @@ class Detector(stored.Kept):
         up_s = view.at_s - self._up_since_s
         if self._looping and up_s < self._settings.loop_over_seconds:
             summary = f"up for {in_words(up_s)}, as it was before each crash"
-            return down_verdicts.well(cause="crash_loop", summary=summary)
+            return well(cause="crash_loop", summary=summary)
         self._looping = False
         return Verdict(state=CLEAR, kind=KIND)
 
@@ -262,7 +311,7 @@ class Detector(stored.Kept):
     def _refused(self, view: View, run: Run) -> Verdict:
         down_s = view.at_s - run.began_s
         if self._answered_s is None:
-            return down_verdicts.never_up(view.at_s - (self._began_s or 0.0), run.said)
+            return never_up(view.at_s - (self._began_s or 0.0), run.said)
         loading, process = self._loading, view.observation.process
         lives = loading.is_ending(process)
         run.told_to_end = run.told_to_end or (lives and down_s >= self._settings.exit_seconds)
@@ -272,12 +321,15 @@ class Detector(stored.Kept):
                 f"refused for {in_words(down_s)}; its process is alive: it is starting or stopping"
             )
         gone = process is not None and process.alive is False
-        signs = (*down_verdicts.signs(view, self._health.failed_s), *self._gpus.evidence)
+        signs, dead_s = self._gpus.evidence, self._health.failed_s
+        if dead_s is not None and view.at_s - dead_s < SIGN_SECONDS:
+            text = "/health reported a dead engine core, just before"
+            signs = (health_failed(text), *signs)
         if run.looks < self._settings.refused_looks and not (signs or gone):
             return unknown("refused by one scrape")
         if loading.attempts >= self._settings.loop_starts:
             self._looping = True
-        planned = down_verdicts.planned(self._demand, told_to_end=run.told_to_end)
+        planned = self._demand.planned(told_to_end=run.told_to_end)
         if planned and not signs and not self._looping:
             return self._ended(view, run, planned)
         seen = self._demand.known or not run.reached_again
@@ -308,7 +360,7 @@ class Detector(stored.Kept):
         return run.found(
             "seconds_refused",
             down_s,
-            *down_verdicts.slow_load(self._loading, view.at_s, run.began_s),
+            *slow_load(self._loading, view.at_s, run.began_s),
             cause="crash",
             severity="page" if self._demand.in_flight >= IN_FLIGHT_MIN and cut_off else "ticket",
             summary=f"stopped {down_s / 60:.0f} min ago, apparently on purpose, and is not back",
@@ -333,12 +385,17 @@ class Detector(stored.Kept):
         early = down_s < self._patience_s(run)
         # An autoscaler may have stopped a server that became idle between polls.
         taken = not demand.known and down_s < settings.away_factor * self._away_s
-        slow = down_verdicts.slow_load(self._loading, view.at_s, run.began_s)
-        left = down_verdicts.left_behind(view.around.left_core)
-        against = down_verdicts.why_not_a_crash(demand, idle=self._is_idle())
-        how = down_verdicts.how_it_crashed(demand, at_work=at_work)
+        slow = slow_load(self._loading, view.at_s, run.began_s)
+        core = view.around.left_core
+        text = f"its engine core was left behind and still holds GPU memory: {core}"
+        left = () if core is None else (Evidence(name="left_core", value=core, text=text),)
+        against = demand.why_not_a_crash(idle=self._is_idle())
+        how = demand.how_it_crashed(at_work=at_work)
         if self._looping:
-            how = down_verdicts.how_it_loops(self._loading, settings.loop_starts, self._lives)
+            last = ", ".join(map(in_words, list(self._lives)[-3:]))
+            how = f"crashed again: it ran for {last}, then refused connections"
+            if self._loading.attempts >= settings.loop_starts:
+                how = f"started {self._loading.attempts} times and never answered"
         return run.found(
             "seconds_refused",
             down_s,
@@ -359,7 +416,7 @@ class Detector(stored.Kept):
         down_s, scaling = view.at_s - run.began_s, view.observation.scrape.scaling
         summary = f"/metrics and /health have been rejected for {in_words(down_s)}: {run.said}"
         patience_s = self._loading.patience_s(self._settings.page_after_seconds)
-        if down_s < (down_verdicts.SCALING_SECONDS if scaling else patience_s):
+        if down_s < (SCALING_SECONDS if scaling else patience_s):
             return unknown(summary)
         idle = self._demand.drained is not None or self._is_idle()
         return run.found(
@@ -374,7 +431,7 @@ class Detector(stored.Kept):
         if self._answered_s is None:
             return self._still_silent(view, run)
         silent_s, settings = view.at_s - self._answered_s, self._settings
-        hang = run.hangs
+        hang = run.silent >= down_signs.ACCEPTED_LOOKS_MIN
         if run.silent:
             looks = settings.silent_looks
             seconds = settings.silent_busy_seconds if self._busy else settings.silent_seconds
@@ -424,7 +481,7 @@ class Detector(stored.Kept):
     def _unhealthy(self, view: View) -> Verdict:
         health, looks, gpus = self._health, self._settings.dead_looks, self._gpus
         failed = f"/health failed {health.failed_looks} times in a row"
-        said = down_verdicts.health_failed(failed)
+        said = health_failed(failed)
         if health.dead(view.at_s, looks, self._settings.silent_busy_seconds):
             return firing(
                 cause="engine_dead",
@@ -444,5 +501,5 @@ class Detector(stored.Kept):
             )
         if health.told_dead:
             summary = f"{failed}, but tokens flowed"
-            return down_verdicts.well(cause="engine_dead", summary=summary)
+            return well(cause="engine_dead", summary=summary)
         return unknown(f"/health failed {health.failed_looks} times")

@@ -178,13 +178,13 @@ class Detector:
             self._engines[sample.engine] = self._begun(view, sample, restarts)
             return False
         if progress.moved:
-            stall_witnesses.learn(engine, progress, young=stall_witnesses.is_young(view, sample))
+            engine.learn(progress, young=stall_witnesses.is_young(view, sample))
         if progress.served_s == view.at_s:
-            stall_witnesses.served(engine, view, sample.engine)
+            engine.served(view, sample.engine)
         if progress.silent_polls:
-            stall_witnesses.count_connections(engine, view, self._settings.notice_unseen_seconds)
+            engine.count_connections(view, self._settings.notice_unseen_seconds)
         else:
-            stall_witnesses.begin(engine, view)
+            engine.begin(view)
         return progress.moved
 
     def _begun(self, view: View, sample: EngineSample, restarts: int) -> Engine:
@@ -195,7 +195,7 @@ class Detector:
         elif before.model == model:
             habits = before.habits
         engine = Engine(restarts=restarts, habits=habits, model=model)
-        stall_witnesses.begin(engine, view)
+        engine.begin(view)
         return engine
 
     def export_state(self, at_s: float) -> dict[str, Any]:
@@ -345,7 +345,9 @@ class Detector:
         harms = harms and (cause != "hang" or still_s >= PAGE_SECONDS)
         helps = cause in _RESTART_CURES and (engine.canary_failures > 0 or not unsure)
         helps = helps and not self._gpus.needs_hands
-        alone = around.core if len(case.view.signals.engines) == 1 else None
+        core = engine.core or (around.core if len(case.view.signals.engines) == 1 else None)
+        text = f"its engine core is {core}"
+        seen_as = (Evidence(name="engine_core", value=core, text=text),) if core else ()
         return Verdict(
             state=FIRING,
             kind=KIND,
@@ -358,7 +360,7 @@ class Detector:
             measure=still_s,
             evidence_for=(
                 *stall_witnesses.evidence_for(case, cause, still_s, survived_s),
-                *stall_witnesses.seen_as(engine.core or alone),
+                *seen_as,
                 *self._gpus.evidence,
             ),
             evidence_against=stall_witnesses.evidence_against(

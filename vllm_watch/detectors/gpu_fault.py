@@ -59,9 +59,8 @@ class GpuTrouble:
         # The roster gets all GPUs. Otherwise another server's GPU would seem lost.
         self._roster.look(gpus)
         self.lost = tuple(gpu.uuid for gpu in self._roster.lost if gpu.uuid not in others)
-        self.xids = tuple(
-            sorted({code for gpu in view.gpus or () for code in gpu.xid_errors or ()})
-        )
+        codes = {code for gpu in view.gpus or () for code in gpu.xid_errors or ()}
+        self.xids = tuple(sorted(codes))
 
     @property
     def needs_hands(self) -> bool:
@@ -69,16 +68,13 @@ class GpuTrouble:
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
-        return (Evidence(name="gpu_trouble", value=self.text, text=self.text),) if self.text else ()
-
-    @property
-    def text(self) -> str:
         said = []
         if self.lost:
             said.append(f"{len(self.lost)} GPU{'s' * (len(self.lost) > 1)} lost")
         if self.xids:
             said.append("Xid " + ", ".join(map(str, self.xids)))
-        return "; ".join(said) + " on this host" if said else ""
+        text = "; ".join(said) + " on this host"
+        return (Evidence(name="gpu_trouble", value=text, text=text),) if said else ()
 
 
 KIND = "gpu_fault"

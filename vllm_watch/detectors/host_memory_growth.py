@@ -14,7 +14,6 @@ from pydantic import Field
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
 from vllm_watch.detectors.needs import Need, Needs
-from vllm_watch.samples.observation import Reading
 from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals import stored
 
@@ -146,7 +145,9 @@ class Detector(stored.Kept):
             if self._started is None:
                 self._reset_growth()  # the process may be another one
             self._forget(Verdict(state=UNKNOWN, kind=KIND))
-        self._media = _serves_media(reading)
+        asked = [each.mm_cache_queries for each in reading.engines]
+        known = [count for count in asked if count is not None]
+        self._media = any(count > 0 for count in known) if known else None
         if self._started is None or view.observation.t - self._started >= YOUNG_SECONDS:
             self._resident = server.process_resident_memory_bytes
             self._take(view.at_s, self._resident, server.process_open_fds or 0.0)
@@ -276,12 +277,6 @@ def _bytes(name: str, value: float, expected: float, text: str) -> Evidence:
 def _time_left(left_s: float, settings: Settings, text: str) -> Evidence:
     ahead_s = settings.restart_ahead_seconds
     return Evidence(name="time_left", value=round(left_s), unit="s", expected=ahead_s, text=text)
-
-
-def _serves_media(reading: Reading) -> bool | None:
-    asked = [each.mm_cache_queries for each in reading.engines]
-    known = [count for count in asked if count is not None]
-    return any(count > 0 for count in known) if known else None
 
 
 def _growths(minutes: Sequence[_Minute], third: float) -> list[float]:

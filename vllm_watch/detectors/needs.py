@@ -197,6 +197,19 @@ class Need:
     any_of: tuple[str, ...]
     without: str
 
+    def lost(self, inputs: Inputs) -> bool | None:
+        said = [inputs.missing(name, None) for name in self.any_of]
+        if False in said:
+            return False
+        return None if None in said else True
+
+    def where(self, inputs: Inputs) -> str:
+        engines = inputs.engines
+        without = [e for e in engines if all(inputs.missing(name, e) for name in self.any_of)]
+        if 0 < len(without) < len(engines):
+            return f" of engine {', '.join(without)}"
+        return ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
@@ -205,6 +218,27 @@ class Needs:
     must: tuple[Need, ...] = ()
     sharpens: tuple[Need, ...] = ()
 
+    def sight(self, inputs: Inputs) -> Sight:
+        """Return how well a detector sees with these inputs."""
+        lost = [need for need in self.must if need.lost(inputs)]
+        if lost and inputs.why_not is not None:
+            return Sight("blind", inputs.why_not)
+        if lost:
+            return Sight("blind", _text(lost, inputs))
+        if any(need.lost(inputs) is None for need in self.must):
+            return Sight("unknown", "too few scrapes yet to know this server's metrics")
+        dull = [need for need in self.sharpens if need.lost(inputs)]
+        return Sight("partly", _text(dull, inputs)) if dull else Sight("sees", "")
+
+
+def _text(lost: Sequence[Need], inputs: Inputs) -> str:
+    said, fixes = [], []
+    for need in lost:
+        what = " and no ".join(INPUTS[name].label for name in need.any_of)
+        said.append(f"no {what}{need.where(inputs)}: {need.without}")
+        fixes += [INPUTS[name].mend for name in need.any_of]
+    return "; ".join(said) + ". To fix: " + "; ".join(dict.fromkeys(fixes)) + "."
+
 
 @cache
 def needs_of_all() -> Mapping[str, Needs]:
@@ -212,43 +246,6 @@ def needs_of_all() -> Mapping[str, Needs]:
     kinds = (("Settings", "Detector"), ("Settings", "HostDetector"))
     found = [m for each in kinds for m in plugins.modules("vllm_watch.detectors", each)]
     return {plugins.slug(module): getattr(module, "NEEDS", Needs()) for module in found}
-
-
-def sight(needs: Needs, inputs: Inputs) -> Sight:
-    """Return how well a detector sees with these inputs."""
-    lost = [need for need in needs.must if _lost(need, inputs)]
-    if lost and inputs.why_not is not None:
-        return Sight("blind", inputs.why_not)
-    if lost:
-        return Sight("blind", _text(lost, inputs))
-    if any(_lost(need, inputs) is None for need in needs.must):
-        return Sight("unknown", "too few scrapes yet to know this server's metrics")
-    dull = [need for need in needs.sharpens if _lost(need, inputs)]
-    return Sight("partly", _text(dull, inputs)) if dull else Sight("sees", "")
-
-
-def _lost(need: Need, inputs: Inputs) -> bool | None:
-    said = [inputs.missing(name, None) for name in need.any_of]
-    if False in said:
-        return False
-    return None if None in said else True
-
-
-def _text(lost: Sequence[Need], inputs: Inputs) -> str:
-    said, fixes = [], []
-    for need in lost:
-        what = " and no ".join(INPUTS[name].label for name in need.any_of)
-        said.append(f"no {what}{_where(need, inputs)}: {need.without}")
-        fixes += [INPUTS[name].mend for name in need.any_of]
-    return "; ".join(said) + ". To fix: " + "; ".join(dict.fromkeys(fixes)) + "."
-
-
-def _where(need: Need, inputs: Inputs) -> str:
-    engines = inputs.engines
-    without = [e for e in engines if all(inputs.missing(name, e) for name in need.any_of)]
-    if 0 < len(without) < len(engines):
-        return f" of engine {', '.join(without)}"
-    return ""
 
 
 class Sights:
@@ -268,7 +265,7 @@ class Sights:
         self._inputs.look(at_s, observation)
         if self._inputs.revision != self._revision:
             self._revision = self._inputs.revision
-            self.known = {slug: sight(needs, self._inputs) for slug, needs in self._needs.items()}
+            self.known = {slug: needs.sight(self._inputs) for slug, needs in self._needs.items()}
             self._clear.clear()
 
     def believed(self, slug: str, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:

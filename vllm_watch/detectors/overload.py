@@ -49,6 +49,32 @@ class Queue:
     cache_ratio: float | None = None  # cache size, relative to the previous process
     length_ratio: float | None = None  # mean length of finished requests, relative to the usual one
 
+    def used(self) -> Evidence:
+        text = (
+            f"{requests(self.running)} running (the most so far: {self.running_peak:.0f}), the KV cache is {self.usage:.0%} full, "
+            f"a step holds {self.step_tokens or 0.0:.0f} tokens (the most so far: {self.step_tokens_peak:.0f})"
+        )
+        return Evidence(name="kv_usage_ratio", value=self.usage, unit="ratio", text=text)
+
+    def longer(self) -> tuple[Evidence, ...]:
+        ratio = self.length_ratio
+        if ratio is None or ratio < 1.0 / STARVED_RUNNING:
+            return ()
+        text = f"requests that finish are {ratio:.1f} times as long as usual"
+        return (Evidence(name="request_length_ratio", value=ratio, expected=1.0, text=text),)
+
+    def not_excluded(self) -> tuple[Evidence, ...]:
+        unknown = {
+            "requests wait for something other than capacity (this vLLM does not report it)": self.deferred,
+            "the KV cache was larger before the last restart": self.cache_ratio,
+            "requests are longer than usual": self.length_ratio,
+        }
+        names = [name for name, value in unknown.items() if value is None]
+        if not names:
+            return ()
+        text = f"it is unknown whether {' and whether '.join(names)}, so that may be the cause"
+        return (Evidence(name="not_excluded", value=None, text=text),)
+
 
 def of_queue(queue: Queue) -> Cause:
     """Return the cause of a lasting queue."""
@@ -61,48 +87,19 @@ def of_queue(queue: Queue) -> Cause:
     if queue.cache_ratio is not None and queue.cache_ratio < SMALL_SHARE and full:
         text = f"the KV cache has {queue.cache_ratio:.0%} of the tokens that it had before the last restart"
         small = Evidence(name="kv_cache_ratio", value=queue.cache_ratio, unit="ratio", expected=1.0, text=text)  # fmt: skip
-        return Cause(SMALL_CACHE, (small, _used(queue)))
+        return Cause(SMALL_CACHE, (small, queue.used()))
     no_slot = queue.running >= STARVED_RUNNING * queue.running_peak
     tokens, most_tokens = queue.step_tokens, queue.step_tokens_peak
     prefills = tokens is None or tokens >= STARVED_RUNNING * most_tokens
     if not (full or no_slot or prefills):
-        return Cause(UNKNOWN, (_used(queue),))
-    return Cause(DEMAND, (_used(queue), *_longer(queue)), _not_excluded(queue))
+        return Cause(UNKNOWN, (queue.used(),))
+    return Cause(DEMAND, (queue.used(), *queue.longer()), queue.not_excluded())
 
 
 def deferred(count: float) -> Cause:
     """Return the cause of deferred requests. They do not wait for capacity."""
     text = f"{requests(count)} deferred: they wait for a grammar to compile or a LoRA slot, and not for capacity"
     return Cause(DEFERRED, (Evidence(name="requests_deferred", value=count, text=text),))
-
-
-def _used(queue: Queue) -> Evidence:
-    text = (
-        f"{requests(queue.running)} running (the most so far: {queue.running_peak:.0f}), the KV cache is {queue.usage:.0%} full, "
-        f"a step holds {queue.step_tokens or 0.0:.0f} tokens (the most so far: {queue.step_tokens_peak:.0f})"
-    )
-    return Evidence(name="kv_usage_ratio", value=queue.usage, unit="ratio", text=text)
-
-
-def _longer(queue: Queue) -> tuple[Evidence, ...]:
-    ratio = queue.length_ratio
-    if ratio is None or ratio < 1.0 / STARVED_RUNNING:
-        return ()
-    text = f"requests that finish are {ratio:.1f} times as long as usual"
-    return (Evidence(name="request_length_ratio", value=ratio, expected=1.0, text=text),)
-
-
-def _not_excluded(queue: Queue) -> tuple[Evidence, ...]:
-    unknown = {
-        "requests wait for something other than capacity (this vLLM does not report it)": queue.deferred,
-        "the KV cache was larger before the last restart": queue.cache_ratio,
-        "requests are longer than usual": queue.length_ratio,
-    }
-    names = [name for name, value in unknown.items() if value is None]
-    if not names:
-        return ()
-    text = f"it is unknown whether {' and whether '.join(names)}, so that may be the cause"
-    return (Evidence(name="not_excluded", value=None, text=text),)
 
 
 KIND = "overload"

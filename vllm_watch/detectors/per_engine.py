@@ -26,16 +26,11 @@ class EngineLook:
 
 
 class Judge(Protocol):
-    """Judges one engine."""
+    """Judges one engine. `restore` takes the state of the same process, as plain values."""
 
-    def update(self, look: EngineLook) -> Verdict:
-        """Return the verdict."""
-
-    def export_state(self) -> dict[str, Any]:
-        """Return plain values."""
-
-    def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore the state of the same process."""
+    def update(self, look: EngineLook) -> Verdict: ...
+    def export_state(self) -> dict[str, Any]: ...
+    def restore(self, state: stored.Stored, away_seconds: float) -> None: ...
 
 
 J = TypeVar("J", bound=Judge)

@@ -53,6 +53,9 @@ class Ends(NamedTuple):
     short: float = 0.0  # at most one token, although more were allowed
     cut: float = 0.0  # ended as `length` far below max_tokens
 
+    def since(self, then: "Ends") -> "Ends":
+        return Ends(*map(sub, self, then))
+
     @property
     def done(self) -> float:
         return self.stop + self.length
@@ -64,11 +67,6 @@ class Ends(NamedTuple):
     @property
     def ended(self) -> float:
         return self.failed + self.done + self.doubtful
-
-
-def growth(then: Ends, now: Ends) -> Ends:
-    """Return each counter's growth."""
-    return Ends(*map(sub, now, then))
 
 
 def of_engine(sample: EngineSample, *, alone: bool) -> Ends:
@@ -136,12 +134,12 @@ class Failures:
         # vLLM counts a refusal before its 503, so `api` may fall.
         if ends.api < then.api:
             ends = ends._replace(api=then.api)
-        grown, before = growth(then, ends), self._sample
+        grown, before = ends.since(then), self._sample
         hung_up = 0.0 if grown.tokens or not ends.tokens else grown.aborted
         short, cut = _short_and_cut(grown, before, sample)
         doubtful = then.doubtful + hung_up + grown.repeated
         now = Ends(*ends[:-3], doubtful, then.short + short, then.cut + cut)
-        self._sample, self.newest = sample, growth(then, now)
+        self._sample, self.newest = sample, now.since(then)
         self._looks.append((at_s, now))
         self.window = self._trimmed(at_s, now)
         kv, kv_before = (dict((each and each.kv_failures) or {}) for each in (sample, before))
@@ -150,13 +148,13 @@ class Failures:
     def _trimmed(self, at_s: float, now: Ends) -> Ends:
         looks, window = self._looks, None
         while looks[1][0] <= at_s - WINDOW_SECONDS:
-            rest = growth(looks[1][1], now)
+            rest = now.since(looks[1][1])
             enough = rest.ended >= (ENDS_MIN if rest.done else RUN_MIN)
             if not enough and looks[1][0] > at_s - WINDOW_SECONDS_MAX:
                 break
             looks.popleft()
             window = rest
-        return window or growth(looks[0][1], now)
+        return window or now.since(looks[0][1])
 
     def _follow(self, at_s: float, kv: Labelled, kv_before: Labelled) -> None:
         failed, doubtful = self.newest.failed, self.newest.doubtful
@@ -300,7 +298,7 @@ class Answers(stored.Kept):
             sure = done and done * _divergence(count / done, usual) >= SURE
             if not sure or count < (STILL_RATIO if goes_on else ALL_RATIO) * done:
                 continue
-            self._strange = _sum(self._strange, newest) if goes_on else window
+            self._strange = Ends(*map(add, self._strange, newest)) if goes_on else window
             self._strange_s = self._strange_s + seconds if goes_on else window_s
             severity = self._severity(cause, self._strange)
             if severity is not None:
@@ -356,10 +354,6 @@ def _count(cause: str, ends: Ends) -> float:
     if cause == ENDLESS:
         return ends.length
     return ends.short if cause == EMPTY else max(ends.short, ends.cut)
-
-
-def _sum(one: Ends, other: Ends) -> Ends:
-    return Ends(*map(add, one, other))
 
 
 def _mean(total: float, count: float) -> float:

@@ -83,6 +83,48 @@ class Engine(stored.Kept):
     def fds_grown(self) -> float:
         return 0.0 if self.fds is None or self.fds_now is None else self.fds_now - self.fds
 
+    def begin(self, view: View) -> None:
+        """Begin again without signs of a stall."""
+        self.told_s, self.fds_rises, self.unseen_s = None, 0, None
+        self.asked_s, self.unserved = None, 0.0
+        self.fds = self.fds_now = view.signals.process_open_fds
+
+    def served(self, view: View, name: str) -> None:
+        """Forget failed canaries, and note the finish rate."""
+        self.canary_failures = 0
+        signals = view.signals.engines.get(name)
+        self.finish_rate = (signals and signals.requests_finished_per_second) or 0.0
+
+    def learn(self, progress: Progress, *, young: bool) -> None:
+        """Learn from a pause that has ended."""
+        if progress.pause_s >= state.STILL_SECONDS and not young:
+            self.habits.survived.append(progress.pause_s)
+            if self.told_s is None or progress.pause_s <= HABIT_SECONDS_MAX:
+                self.habits.usual.append(progress.pause_s)
+        elif not progress.pause_s:
+            self.fds_idle = max(self.fds_idle, self.fds_grown)
+            self.unserved_idle = max(self.unserved_idle, self.unserved)
+
+    def count_connections(self, view: View, long_s: float) -> None:
+        """Count connections. vLLM closes idle ones after 5 s, so a connection that is open for `long_s` waits for an answer."""
+        now = view.signals.process_open_fds
+        if now is None:
+            return
+        if self.fds_now is not None and now > self.fds_now:
+            self.fds_rises += 1
+        self.fds_now = now
+        if self.fds is None or now < self.fds:
+            self.fds = now
+        if self.fds_grown < 1.0:
+            lasted_s = 0.0 if self.asked_s is None else view.at_s - self.asked_s
+            self.asked_s, self.unserved = None, self.unserved + (lasted_s >= long_s)
+        elif self.asked_s is None:
+            self.asked_s = view.at_s
+        if self.fds_grown < CONNECTIONS_MIN:
+            self.unseen_s = None
+        elif self.unseen_s is None:
+            self.unseen_s = view.at_s
+
 
 @short_record
 class Case:
@@ -97,20 +139,6 @@ class Case:
     @property
     def progress(self) -> Progress:
         return self.view.progress[self.sample.engine]
-
-
-def begin(engine: Engine, view: View) -> None:
-    """Begin again without signs of a stall."""
-    engine.told_s, engine.fds_rises, engine.unseen_s = None, 0, None
-    engine.asked_s, engine.unserved = None, 0.0
-    engine.fds = engine.fds_now = view.signals.process_open_fds
-
-
-def served(engine: Engine, view: View, name: str) -> None:
-    """Forget failed canaries, and note the finish rate."""
-    engine.canary_failures = 0
-    signals = view.signals.engines.get(name)
-    engine.finish_rate = (signals and signals.requests_finished_per_second) or 0.0
 
 
 def hear_canary(case: Case, *, alone: bool) -> None:
@@ -133,38 +161,6 @@ def hear_canary(case: Case, *, alone: bool) -> None:
     engine.canary_waited_s = canary.latency_s
     if engine.canary_failures == 1:
         engine.canary_s = sent_s
-
-
-def learn(engine: Engine, progress: Progress, *, young: bool) -> None:
-    """Learn from a pause that has ended."""
-    if progress.pause_s >= state.STILL_SECONDS and not young:
-        engine.habits.survived.append(progress.pause_s)
-        if engine.told_s is None or progress.pause_s <= HABIT_SECONDS_MAX:
-            engine.habits.usual.append(progress.pause_s)
-    elif not progress.pause_s:
-        engine.fds_idle = max(engine.fds_idle, engine.fds_grown)
-        engine.unserved_idle = max(engine.unserved_idle, engine.unserved)
-
-
-def count_connections(engine: Engine, view: View, long_s: float) -> None:
-    """Count connections. vLLM closes idle ones after 5 s, so a connection that is open for `long_s` waits for an answer."""
-    now = view.signals.process_open_fds
-    if now is None:
-        return
-    if engine.fds_now is not None and now > engine.fds_now:
-        engine.fds_rises += 1
-    engine.fds_now = now
-    if engine.fds is None or now < engine.fds:
-        engine.fds = now
-    if engine.fds_grown < 1.0:
-        lasted_s = 0.0 if engine.asked_s is None else view.at_s - engine.asked_s
-        engine.asked_s, engine.unserved = None, engine.unserved + (lasted_s >= long_s)
-    elif engine.asked_s is None:
-        engine.asked_s = view.at_s
-    if engine.fds_grown < CONNECTIONS_MIN:
-        engine.unseen_s = None
-    elif engine.unseen_s is None:
-        engine.unseen_s = view.at_s
 
 
 def is_young(view: View, sample: EngineSample) -> bool:
@@ -235,13 +231,6 @@ def evidence_for(case: Case, cause: str, still_s: float, survived_s: float) -> t
         *(said for agrees, said in witnesses(case) if agrees),
         *((Evidence(name="waits_for_kv", value=waiting, text=awaited),) if cause == "peer_wait" else ()),
     )  # fmt: skip
-
-
-def seen_as(core: str | None) -> tuple[Evidence, ...]:
-    """Return the engine core's process as evidence."""
-    if core is None:
-        return ()
-    return (Evidence(name="engine_core", value=core, text=f"its engine core is {core}"),)
 
 
 def evidence_against(

@@ -108,7 +108,8 @@ class Followed:
         self.rival_looks += 1
         lasted_s = at_s - self.rival_since_s
         settled = self.rival_looks >= SETTLED_LOOKS
-        return settled and lasted_s >= relations.settling_seconds(known.cause, verdict.cause)
+        explained = known.cause in relations.EXPLAINED_BY.get(verdict.cause, ())
+        return settled and (not explained or lasted_s >= relations.EXPLAINED_SECONDS)
 
     def export_state(self) -> dict[str, Any]:
         whole = {

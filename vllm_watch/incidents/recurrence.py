@@ -116,7 +116,7 @@ class Recurrence:
         if past.times == 1:
             return None
         within_s = (at_s if past.ended_s is None else past.ended_s) - past.first_s
-        text = _words(past.times, within_s, ill_s)
+        text = f"recurring: {_ordinal(past.times)} time in {in_words(within_s)}, {in_words(ill_s)} in all"
         return Recurring(past.times, within_s, ill_s, text, "" if told.incident == one.id else told.incident)  # fmt: skip
 
     def export_state(self) -> list[list[Any]]:
@@ -150,12 +150,9 @@ def _kept(name: str, causes: list[str], severity: str, times: int, ill_s: float)
     )  # fmt: skip
 
 
-def _words(times: int, within_seconds: float, ill_seconds: float) -> str:
+def _ordinal(times: int) -> str:
     last = {1: "st", 2: "nd", 3: "rd"}.get(times % 10, "th")
-    ordinal = f"{times}{'th' if times % 100 in (11, 12, 13) else last}"
-    return (
-        f"recurring: {ordinal} time in {in_words(within_seconds)}, {in_words(ill_seconds)} in all"
-    )
+    return f"{times}{'th' if times % 100 in (11, 12, 13) else last}"
 
 
 def plain(recurring: Recurring | None) -> dict[str, Any] | None:

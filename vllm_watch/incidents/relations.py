@@ -89,11 +89,6 @@ def aftermath_seconds(kind: str, engine: str | None, ended: Key) -> float:
     return 0.0
 
 
-def settling_seconds(known: str, rival: str) -> float:
-    """Return the seconds that another cause must last to replace the known one."""
-    return EXPLAINED_SECONDS if known in EXPLAINED_BY.get(rival, ()) else 0.0
-
-
 def waits(incident: Incident) -> bool:
     """Return True if the incident waits for another server or rank."""
     return (incident.kind, incident.cause) in WAITS_FOR_A_PEER
@@ -147,15 +142,11 @@ def severity_beside(
     """
     for each in open_ if severity == "page" else ():
         causes = is_cause(each) or of_ranks(incident, each)
-        peer = waits(incident) and not waits(each) and _pages(each)
+        gone = each.kind in ("engine_down", "engine_stalled") and each.firing
+        peer = waits(incident) and not waits(each) and (gone or each.severity == "page")
         if ((causes and each.severity == "page") or peer) and linked(incident, each):
             who = "its cause is a separate incident"
             if of_ranks(incident, each):
                 who = "another rank has the same trouble and is critical"
             return "ticket", f"{LOWERED}{who}: {each.summary.rstrip('.')} ({each.id})"
     return severity, ""
-
-
-def _pages(incident: Incident) -> bool:
-    gone = incident.kind in ("engine_down", "engine_stalled") and incident.firing
-    return gone or incident.severity == "page"

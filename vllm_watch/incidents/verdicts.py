@@ -47,18 +47,17 @@ _STANDS_STILL = {
 
 def with_peers(verdicts: Iterable[Verdict], around: Around) -> list[Verdict]:
     """Turn tickets into pages if peers or ranks wait for the server."""
-    by = (*around.missed_by, *around.stalled_ranks)
-    return [_paged(each, by) for each in verdicts] if by else list(verdicts)
-
-
-def _paged(verdict: Verdict, by: tuple[str, ...]) -> Verdict:
-    stands_still = verdict.state == FIRING and verdict.cause in _STANDS_STILL.get(verdict.kind, ())
-    if not stands_still or verdict.severity != "ticket":
-        return verdict
-    missed = Evidence(
-        name="missed_by", value=", ".join(by), text=f"{', '.join(by)} cannot work without it"
-    )
-    return replace(verdict, severity="page", evidence_for=(*verdict.evidence_for, missed))
+    by = ", ".join((*around.missed_by, *around.stalled_ranks))
+    missed = Evidence(name="missed_by", value=by, text=f"{by} cannot work without it")
+    return [
+        replace(each, severity="page", evidence_for=(*each.evidence_for, missed))
+        if by
+        and each.state == FIRING
+        and each.severity == "ticket"
+        and each.cause in _STANDS_STILL.get(each.kind, ())
+        else each
+        for each in verdicts
+    ]
 
 
 DOWN = "engine_down"
@@ -123,7 +122,12 @@ class OwnRestart:
             if self._life is not None and _life(signals) != self._life:
                 self._life = None
         if self._life is not None:
-            return [_held(each) if each.kind in HELD else each for each in verdicts]
+            return [
+                replace(each, state=UNKNOWN, summary="it is being restarted")
+                if each.kind in HELD and each.state == FIRING
+                else each
+                for each in verdicts
+            ]
         if self._missing is not None:
             why = self._missing
             return [_down(each, why) if each.kind == DOWN else each for each in verdicts]
@@ -135,12 +139,6 @@ def _life(signals: TargetSignals | None) -> Life:
         return None, 0
     restarts = sum(engine.restarts for engine in signals.engines.values())
     return signals.process_start_time, restarts
-
-
-def _held(verdict: Verdict) -> Verdict:
-    if verdict.state != FIRING:
-        return verdict
-    return replace(verdict, state=UNKNOWN, summary="it is being restarted")
 
 
 def _down(verdict: Verdict, why: str) -> Verdict:

@@ -145,7 +145,8 @@ class Blocks:
         seconds = at_s - self._first_at_s
         if seconds < BLOCK_SECONDS_MIN:
             return None
-        if seconds < BLOCK_SECONDS_MAX and not _enough(self._first, sample):
+        steps = _grown(_count(self._first.iteration_tokens), _count(sample.iteration_tokens))
+        if seconds < BLOCK_SECONDS_MAX and 0 < (steps or 0) < BLOCK_STEPS_MIN:
             return None
         block = self._block(at_s, seconds, self._first, sample, engines)
         self._begin(at_s, sample)
@@ -242,11 +243,6 @@ def _adapters(sample: EngineSample) -> int:
         return 0
     named = sample.lora_requests_info.get("running_lora_adapters", "")
     return named.count(",") + 1 if named else 0
-
-
-def _enough(a: EngineSample, b: EngineSample) -> bool:
-    steps = _grown(_count(a.iteration_tokens), _count(b.iteration_tokens))
-    return steps is None or steps >= BLOCK_STEPS_MIN or steps == 0
 
 
 def _count(h: Histogram | None) -> float | None:

@@ -5,7 +5,7 @@ If an engine waits for a share s of the time, a step takes 1 / (1 - s) times as 
 
 from collections import deque
 from math import log
-from typing import Any
+from typing import ClassVar
 
 from vllm_watch.samples.observation import EngineCpu
 from vllm_watch.samples.record import record
@@ -78,12 +78,14 @@ class Waited:
     who: str
 
 
-class StepWaits:
+class StepWaits(stored.Kept):
     """Follows one engine from block to block."""
+
+    KEPT: ClassVar[stored.Fields] = dict.fromkeys(("waited_seconds", "step_seconds"), stored.amount)
 
     def __init__(self) -> None:
         self._waits = Waits(BLOCK_WINDOW_SECONDS)
-        self._usual = (0.0, 0.0)  # seconds of waiting and of steps while healthy
+        self._waited_seconds = self._step_seconds = 0.0  # while healthy
         self._now: tuple[float, ...] | None = None  # smoothed: waiting, actual, expected
         self._throttled: float | None = None
         self._who = ""
@@ -103,7 +105,8 @@ class StepWaits:
         a, b = ends
         waited = b.waited_seconds - a.waited_seconds
         if well:
-            self._usual = self._usual[0] + waited, self._usual[1] + block.steps * block.step_seconds
+            self._waited_seconds += waited
+            self._step_seconds += block.steps * block.step_seconds
         expected = block.step_seconds if expected_step_seconds is None else expected_step_seconds
         step = (waited / block.steps, block.step_seconds, expected)
         before = self._now or step
@@ -112,12 +115,12 @@ class StepWaits:
         self._who = f"{b.name or 'the engine'} (PID {b.pid})" if b.pid else "the engine"
 
     def judge(self) -> Waited | None:
-        if self._now is None or self._usual[1] < USUAL_SECONDS_MIN:
+        if self._now is None or self._step_seconds < USUAL_SECONDS_MIN:
             return None
         if self._unseen_seconds > UNSEEN_SECONDS_MAX:
             return None
         waited, takes, expected = self._now
-        usual = min(SHARE_MAX, self._usual[0] / self._usual[1])
+        usual = min(SHARE_MAX, self._waited_seconds / self._step_seconds)
         share = min(SHARE_MAX, waited / takes)
         slower = log(takes / expected)
         explained = log((1.0 - usual) / (1.0 - share)) / slower if slower > 0.0 else 0.0
@@ -128,13 +131,6 @@ class StepWaits:
             throttled_share=self._throttled,
             who=self._who,
         )
-
-    def export_state(self) -> dict[str, Any]:
-        return {"waited_seconds": self._usual[0], "step_seconds": self._usual[1]}
-
-    def restore(self, state: stored.Stored) -> None:
-        waited = stored.number(state["waited_seconds"], 0.0)
-        self._usual = waited, stored.number(state["step_seconds"], 0.0)
 
 
 def _share(a: EngineCpu, b: EngineCpu) -> float | None:

@@ -40,17 +40,13 @@ class Loading(stored.Kept):
     def __init__(self) -> None:
         self.starts_s: deque[float] = deque(maxlen=LIVES_KEPT)
         self._life_start: float | None = None  # of the process that answered last
-        self._answered_t: float | None = None
+        self.answered_t: float | None = None
         self._silent_s: float | None = None
         self._refused = False
         self._loads_s: float | None = None
         self._pids: set[int] = set()
         self.by = ""
         self.is_gone = False
-
-    @property
-    def ever_up(self) -> bool:
-        return self._answered_t is not None
 
     @property
     def longest_s(self) -> float | None:
@@ -101,7 +97,7 @@ class Loading(stored.Kept):
         start = None if reading is None else reading.server.process_start_time
         if self._silent_s is not None and self._refused:
             self._learn(observation.t, at_s - self._silent_s, start)
-        self._answered_t = observation.t
+        self.answered_t = observation.t
         if start is not None:
             self._life_start = start
         self._silent_s, self._refused, self._loads_s, self.by = None, False, None, ""
@@ -113,18 +109,18 @@ class Loading(stored.Kept):
         elif self._life_start is not None and same_start(start, self._life_start):
             return  # the same process was unreachable
         else:
-            took_s = min(t - start, silent_s) if self._answered_t is not None else t - start
+            took_s = min(t - start, silent_s) if self.answered_t is not None else t - start
         if 0.0 < took_s <= START_SECONDS:
             self.starts_s.append(took_s)
 
     def _look_at_gpus(self, at_s: float, observation: Observation) -> None:
-        if self._answered_t is None:
+        if self.answered_t is None:
             return
         for gpu in observation.gpus or ():
             for process in gpu.processes or ():
                 begun = process.create_time
                 is_vllm = "vllm" in " ".join((process.name or "", *(process.cmdline or ()))).lower()
-                if is_vllm and begun is not None and begun >= self._answered_t:
+                if is_vllm and begun is not None and begun >= self.answered_t:
                     self._begins(
                         at_s, observation.t - begun, f"process {process.pid} on GPU {gpu.index}"
                     )

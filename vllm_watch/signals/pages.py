@@ -87,6 +87,9 @@ class Entry(NamedTuple):
     tokens: float  # in flight; only changes are meaningful
     well: bool
 
+    def level(self, share: float) -> float:
+        return self.usage - share * self.tokens
+
 
 class Pages(stored.Kept):
     """Follows one engine."""
@@ -151,7 +154,7 @@ class Pages(stored.Kept):
         zeros = self._learn_zeros()
         if not zeros or not self._recent:
             return None
-        return min(_level(self._recent[-1], share) - zero for share, zero in zeros) - self._awaited
+        return min(self._recent[-1].level(share) - zero for share, zero in zeros) - self._awaited
 
     def rise_seconds(self) -> float | None:
         """Return the seconds in which the middle half of the loss appeared, or None without a loss.
@@ -161,14 +164,14 @@ class Pages(stored.Kept):
         now = self.unheld()
         if now is None or now <= 0.0:
             return None
-        share, zero = min(self._zeros, key=lambda each: _level(self._recent[-1], each[0]) - each[1])
+        share, zero = min(self._zeros, key=lambda each: self._recent[-1].level(each[0]) - each[1])
         first = self._recent[0].at_s
         entries = [each for each in self._entries() if each.at_s < first] + list(self._recent)
         times: list[float] = []
         limits = [RISE_TO * now, RISE_FROM * now]
         later: tuple[float, float] | None = None
         for entry in reversed(entries):
-            level = _level(entry, share) - zero
+            level = entry.level(share) - zero
             while limits and level <= limits[0]:
                 times.append(_crossing(entry.at_s, level, later, limits.pop(0)))
             if not limits:
@@ -192,14 +195,10 @@ class Pages(stored.Kept):
             shares.append(1.0 / self._capacity)
         if self._moves[0] > 0.0 and self._moves[1] > 0.0:
             shares.append(sqrt(self._moves[0] / self._moves[1]))
-        self._zeros = tuple(
-            (share, min(_low(well, share), self._idle_zero(share))) for share in shares
-        )
-        return self._zeros
-
-    def _idle_zero(self, share: float) -> float:
         known = None not in (self._capacity, self._idle_tokens)
-        return -share * (self._idle_tokens or 0.0) if known else inf
+        idle = (self._idle_tokens or 0.0) if known else -inf
+        self._zeros = tuple((share, min(_low(well, share), -share * idle)) for share in shares)
+        return self._zeros
 
 
 def _ring(entries: Iterable[Entry]) -> RingBuffer:
@@ -219,12 +218,8 @@ def _entry(value: Any) -> Entry:
     return Entry(at_s, usage, tokens, stored.flag(value[3]))
 
 
-def _level(entry: Entry, share: float) -> float:
-    return entry.usage - share * entry.tokens
-
-
 def _low(entries: list[Entry], share: float) -> float:
-    levels = sorted(_level(entry, share) for entry in entries)
+    levels = sorted(entry.level(share) for entry in entries)
     return levels[int(ZERO_SHARE * len(levels))]
 
 

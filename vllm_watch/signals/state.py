@@ -192,7 +192,7 @@ def _of_refusal(said: str, loading: Loading, waited_s: float, at_s: float) -> tu
     if loads_s is not None:
         text = f"{said}; {loading.by} has been loading for {in_words(loads_s)}{before}"
         return ("starting" if loading.in_time(at_s) else "down"), text
-    if not loading.ever_up and not loading.is_gone and waited_s < START_SECONDS:
+    if loading.answered_t is None and not loading.is_gone and waited_s < START_SECONDS:
         return "starting", f"{said}; vLLM refuses connections until its weights are loaded"
     return "down", said + before
 

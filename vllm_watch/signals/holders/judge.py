@@ -70,7 +70,13 @@ class HolderJudge:
                     unaccounted=rest,
                 )
             )
-        self._forget(at_s, {gpu.uuid for gpu in gpus})
+        self._tracks = {
+            key: track
+            for key, track in self._tracks.items()
+            if at_s - track.last_s <= ABSENT_SECONDS
+        }
+        for uuid in self._accounts.keys() - {gpu.uuid for gpu in gpus}:
+            del self._accounts[uuid]
         return tuple(judged)
 
     def _tracked(self, at_s: float, gpu: GpuSample) -> list[Track]:
@@ -93,13 +99,6 @@ class HolderJudge:
         else:
             follow(track, at_s, process, gpu, alone=alone)
         return track
-
-    def _forget(self, at_s: float, uuids: set[str]) -> None:
-        gone = [key for key, track in self._tracks.items() if at_s - track.last_s > ABSENT_SECONDS]
-        for key in gone:
-            del self._tracks[key]
-        for uuid in self._accounts.keys() - uuids:
-            del self._accounts[uuid]
 
 
 def _holder(case: Case) -> Holder:
