@@ -23,8 +23,8 @@ from benchmarks.soak.site import Site
 from benchmarks.soak.truth import Truth
 from benchmarks.soak.virtual_time import Clock, Loop, virtual
 from benchmarks.soak.watcher import BUDGETS, GROUPS, Watcher, joined, settings
-from vllm_watch.detectors.engine_down import AWAY_SECONDS_MAX
 from vllm_watch.restart.facts import Pause
+from vllm_watch.signals.life import AWAY_SECONDS_MAX
 from vllm_watch.signals.loading import START_SECONDS
 from vllm_watch.state.attempt import ENDED_STATES
 

@@ -59,7 +59,10 @@ class Past:
     def __init__(self):
         self.throughput = Throughput()
         self.model = SimpleNamespace(coefficients=(0.01, 0.00005, 0.02))
-        self.slow, self.starved = SimpleNamespace(level=0.0), SimpleNamespace(level=0.0)
+        self.slow, self.starved = (
+            SimpleNamespace(level=0.0, alarm=False),
+            SimpleNamespace(level=0.0, alarm=False),
+        )
         self.drift = 0.0
         self.comparison = None
         self.completes = True  # does a look complete a block?
@@ -99,6 +102,7 @@ class Judged:
         of_block = {name: value for name, value in differs.items() if name in _OF_BLOCK}
         others = {name: value for name, value in differs.items() if name not in _OF_BLOCK}
         for name in _FLAGS:
+            getattr(self.past, name).alarm = bool(others.get(name))
             getattr(self.past, name).level = others.pop(f"{name}_level", 1.0 if others.get(name) else 0.0)  # fmt: skip
         for _ in range(round(seconds / BLOCK.seconds)):
             self.at_s += BLOCK.seconds

@@ -6,11 +6,16 @@ from pathlib import Path
 import pytest
 
 from tests.detectors.looks import OK, engine, gpu, seen
-from vllm_watch.detectors.needs import needs_of_all
+from vllm_watch.detectors.needs import (
+    CANARY_SECONDS,
+    HEALTH_SECONDS,
+    INPUTS,
+    LOOKS_MIN,
+    needs_of_all,
+)
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import CanaryCall, Observation
 from vllm_watch.settings.detectors import DetectorsSettings
-from vllm_watch.signals.inputs import CANARY_SECONDS, HEALTH_SECONDS, INPUTS, LOOKS_MIN
 from vllm_watch.sources.reading import Reader
 from vllm_watch.watch.host_watch import host_detectors
 from vllm_watch.watch.watch import Watch, all_detectors

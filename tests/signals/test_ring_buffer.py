@@ -6,13 +6,12 @@ from sys import getsizeof
 
 import pytest
 
-from vllm_watch.signals.ring_buffer import RingBuffer
+from vllm_watch.signals.pages import RingBuffer
 
 
 def test_it_is_what_a_bounded_deque_is():
     """In order, from either end, before it is full and after."""
     rows, known = RingBuffer(5, 2), deque(maxlen=5)
-    assert rows.last is None
     for number in range(13):
         rows.append((number, -number))
         known.append((number, -number))
@@ -21,7 +20,13 @@ def test_it_is_what_a_bounded_deque_is():
             list(reversed(known)),
             len(known),
         )
-        assert rows.last == known[-1]
+
+
+def test_a_row_is_noted_when_the_last_one_is_old_enough():
+    rows = RingBuffer(3, 2)
+    for at_s in (0.0, 19.0, 20.0, 39.0, 45.0, 65.0, 85.0):
+        rows.note((at_s, 1.0), 20.0)
+    assert [at_s for at_s, _ in rows] == [45.0, 65.0, 85.0]
 
 
 def test_its_memory_is_taken_at_once():

@@ -146,13 +146,13 @@ def test_growth_is_increase_over_the_looks_of_the_window(seed):
             assert made.counter(name) == (expected, end_s - counts[0][0])
     stops, ttfts = shown("request_success"), shown("ttft")
     if len(stops) < 2:
-        assert made.labelled("request_success") is None
+        assert made.finished() is None
     else:
         expected = {
             label: counted_up([(value.get(label, 0.0), anew) for _, value, anew in stops])
             for label in stops[-1][1]
         }
-        assert made.labelled("request_success") == (expected, end_s - stops[0][0])
+        assert made.finished() == (expected, end_s - stops[0][0])
     grown = made.histogram("ttft")
     if len(ttfts) < 2:
         assert grown is None

@@ -4,14 +4,16 @@ The delay is a request's latency minus its times in queue, prefill and decode. S
 documentation of --api-server-count.
 """
 
-from operator import ge, sub
+from operator import sub
 from typing import Any, NamedTuple
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.detectors.per_engine import KEPT_SECONDS
+from vllm_watch.detectors.request_ends import ALIKE_FACTOR, ENDS_MIN, WINDOW_SECONDS
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Reading
 from vllm_watch.signals import stored
-from vllm_watch.signals.throughput import Mean
+from vllm_watch.signals.throughput import LEARNT_SECONDS, Mean
 from vllm_watch.support import quantities
 
 CAUSE = "api_overloaded"
@@ -19,24 +21,18 @@ CAUSE = "api_overloaded"
 LIMIT_SECONDS = 10.0
 """A longer mean delay is a finding. Users leave after about ten seconds (Nielsen, 1993)."""
 
-USUAL_FACTOR = 2.0
-"""A delay pages only if it is this many times the usual delay."""
-
 HOLD_SECONDS = 180.0
 """Long delays are reported once they have lasted this many seconds. The requests of a one-minute
 burst finish sooner."""
 
-BLOCK_SECONDS, BLOCK_SECONDS_MAX = 30.0, 600.0
-BLOCK_REQUESTS = 10.0
-"""A mean delay covers at least this many requests, because one huge prompt must not dominate it,
-and at least BLOCK_SECONDS. If there are fewer in BLOCK_SECONDS_MAX, the verdict is CLEAR."""
+BLOCK_SECONDS_MAX = 600.0
+"""A mean delay covers at least ENDS_MIN requests, because one huge prompt must not dominate it, and at
+least WINDOW_SECONDS. If there are fewer requests in this time, the verdict is CLEAR."""
 
 MEDIA_MIN = 0.1
-"""A delay does not page if each request has more images and clips than USUAL_FACTOR × the usual
-number, plus this."""
-
-PAST_SECONDS, LEARNT_SECONDS = 6 * 3600.0, 600.0
-"""The usual delay is averaged over PAST_SECONDS, and known after LEARNT_SECONDS."""
+"""A delay pages only if it is ALIKE_FACTOR × the usual delay, which is averaged over KEPT_SECONDS and
+known after LEARNT_SECONDS. It does not page if each request has more images and clips than
+ALIKE_FACTOR × the usual number, plus this."""
 
 CPU_BOUND_CORES = 0.8
 """An API server that uses fewer CPU cores than this is not overloaded: it waits for its engine."""
@@ -56,7 +52,7 @@ class ApiServer:
     def __init__(self, kind: str) -> None:
         self._kind = kind
         self._begun: tuple[float, _Totals, float | None] | None = None
-        self._usual, self._usual_media = Mean(PAST_SECONDS), Mean(PAST_SECONDS)
+        self._usual, self._usual_media = Mean(KEPT_SECONDS), Mean(KEPT_SECONDS)
         self._since_s: float | None = None
         self._verdict = Verdict(state=UNKNOWN, kind=kind)
 
@@ -73,17 +69,18 @@ class ApiServer:
         if reading is None or totals is None:
             return ()
         cpu_s = reading.server.process_cpu_seconds
-        if self._begun is None or not view.known or not _goes_on(self._begun[1], totals):
+        began_s, before, cpu_before_s = self._begun or (view.at_s, totals, cpu_s)
+        seconds, grown = view.at_s - began_s, _Totals(*map(sub, totals, before))
+        fell = min(grown.requests, grown.queued_s, grown.steps) < 0.0
+        if self._begun is None or not view.known or fell:
             self._begun, self._since_s = (view.at_s, totals, cpu_s), None
             return (self._verdict,)
-        began_s, before, cpu_before_s = self._begun
-        seconds, grown = view.at_s - began_s, _Totals(*map(sub, totals, before))
-        if seconds < BLOCK_SECONDS or (grown.requests < BLOCK_REQUESTS and seconds < BLOCK_SECONDS_MAX):  # fmt: skip
+        if seconds < WINDOW_SECONDS or (grown.requests < ENDS_MIN and seconds < BLOCK_SECONDS_MAX):  # fmt: skip
             return (self._verdict,)
         self._begun = view.at_s, totals, cpu_s
         known = cpu_s is not None and cpu_before_s is not None
         cores = (cpu_s - cpu_before_s) / seconds if known else None  # type: ignore[operator]
-        if grown.requests < BLOCK_REQUESTS:
+        if grown.requests < ENDS_MIN:
             self._since_s, self._verdict = None, Verdict(state=CLEAR, kind=self._kind)
         else:
             self._verdict = self._judge(view.at_s, seconds, grown, cores, reading)
@@ -108,8 +105,8 @@ class ApiServer:
         if lasted_s < HOLD_SECONDS and not firing:
             return Verdict(state=UNKNOWN, kind=self._kind)
         learnt = self._usual.weight >= LEARNT_SECONDS
-        new = learnt and outside_s >= USUAL_FACTOR * usual_s
-        images = media > USUAL_FACTOR * self._usual_media.value + MEDIA_MIN
+        new = learnt and outside_s >= ALIKE_FACTOR * usual_s
+        images = media > ALIKE_FACTOR * self._usual_media.value + MEDIA_MIN
         bound = cores is None or cores >= CPU_BOUND_CORES
         text = f"Requests spend {outside_s:.0f} s in the API server, {grown.queued_s / grown.requests:.1f} s in the engine's queue"
         return Verdict(
@@ -159,7 +156,3 @@ def _totals(engines: tuple[EngineSample, ...]) -> _Totals | None:
         steps += each.iteration_tokens.count
         media += each.mm_cache_queries or 0.0
     return _Totals(requests, outside_s, queued_s, steps, media) if engines else None
-
-
-def _goes_on(before: _Totals, now: _Totals) -> bool:
-    return all(map(ge, (now.requests, now.queued_s, now.steps), (before.requests, before.queued_s, before.steps)))  # fmt: skip

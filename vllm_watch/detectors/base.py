@@ -5,7 +5,7 @@ for hosts. Detectors use bounded memory. If `View.known` is False, they do not c
 earlier ones. The runbook is docs/detectors/KIND.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -19,6 +19,15 @@ from vllm_watch.signals.records import TargetSignals
 from vllm_watch.signals.window import Window
 
 FIRING, CLEAR, UNKNOWN = "firing", "clear", "unknown"
+
+USUAL_RANK = 3
+"""The usual value has this rank among recent ones, because one or two may be exceptions. The greatest
+has rank 1."""
+
+
+def usual(recent: Collection[float]) -> float:
+    """Return the usual one of these values, or 0 if too few are known."""
+    return sorted(recent)[-USUAL_RANK] if len(recent) >= USUAL_RANK else 0.0
 
 
 @record

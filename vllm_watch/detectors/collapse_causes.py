@@ -9,8 +9,15 @@ from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.signals import stored
 from vllm_watch.signals.baseline import SLOW_TOLERANCE, Baseline, Comparison
 from vllm_watch.signals.blocks import Block
-from vllm_watch.signals.pages import none_prefilling
-from vllm_watch.signals.ring_buffer import RingBuffer
+from vllm_watch.signals.pages import (
+    ENTRIES,
+    GRAIN_SECONDS,
+    LOST_SECONDS,
+    RISE_FROM,
+    RISE_TO,
+    RingBuffer,
+    none_prefilling,
+)
 from vllm_watch.signals.step_model import StepModel
 from vllm_watch.support.quantities import in_words, requests
 
@@ -136,6 +143,13 @@ OF_OTHERS = (PREEMPTION_THRASH, PEER_WAIT)
 
 VAGUE = frozenset((SLOW_ENGINE, UNKNOWN))
 
+PASSES_SECONDS = 120.0
+"""Odd or long prompts are over after this many seconds. One long prompt takes 10 to 60 s."""
+
+HOLD_SECONDS = 20.0
+"""A new cause must last this many seconds to replace the first one. One long request among few can
+suggest another cause, and smoothed CPU waits show a change after about five blocks."""
+
 UNREAD_SHARE = 0.5
 """If less than this share of the used cache is unexplained, the running requests may cause the
 shortage."""
@@ -151,13 +165,6 @@ scrapes."""
 CREEP_SECONDS = 240.0
 """A creeping leak takes at least this long to build up. A few prefills pin pages within a
 minute."""
-
-CREEP_FROM, CREEP_TO = 0.25, 0.75
-"""The rise time of unexplained usage is the time between these shares of its current value."""
-
-CREEP_SAMPLE_SECONDS = 20.0
-CREEP_SAMPLES = 180
-"""This many samples, one every CREEP_SAMPLE_SECONDS, cover an hour."""
 
 RECOVERING_RATIO = 0.9
 """An engine may be recovering if its throughput is at least this share of its baseline."""
@@ -180,12 +187,10 @@ class Creep:
     """Keeps the last hour of unexplained KV usage."""
 
     def __init__(self) -> None:
-        self._history = RingBuffer(CREEP_SAMPLES, 2)
+        self._history = RingBuffer(ENTRIES, 2)
 
     def note(self, at_s: float, unexplained: float) -> None:
-        last = self._history.last
-        if last is None or at_s - last[0] >= CREEP_SAMPLE_SECONDS:
-            self._history.append((at_s, unexplained))
+        self._history.note((at_s, unexplained), GRAIN_SECONDS)
 
     def export_state(self) -> list[list[float]]:
         return [[round(at_s, 1), round(unexplained, 4)] for at_s, unexplained in self._history]
@@ -198,9 +203,9 @@ class Creep:
     def rise_seconds(self, now: float) -> float | None:
         end = None
         for when, unexplained in reversed(self._history):
-            if end is None and unexplained <= CREEP_TO * now:
+            if end is None and unexplained <= RISE_TO * now:
                 end = when
-            if unexplained <= CREEP_FROM * now:
+            if unexplained <= RISE_FROM * now:
                 return (end or when) - when
         return None
 
@@ -285,17 +290,10 @@ def is_asked_for(facts: Starvation) -> bool:
 
 
 def _thrash(length: float, preempted: float) -> Cause:
-    longer = Evidence(
-        name="request_length_ratio",
-        value=length,
-        expected=1.0,
-        text=f"finished requests are {length:.1f} times as long as they were after the start",
-    )
-    pushed = Evidence(
-        name="preemptions_per_request",
-        value=preempted,
-        text=f"{preempted:.2f} preemptions for each request that finishes",
-    )
+    text = f"finished requests are {length:.1f} times as long as they were after the start"
+    longer = Evidence(name="request_length_ratio", value=length, expected=1.0, text=text)
+    text = f"{preempted:.2f} preemptions for each request that finishes"
+    pushed = Evidence(name="preemptions_per_request", value=preempted, text=text)
     return Cause(PREEMPTION_THRASH, (longer, pushed))
 
 
@@ -304,13 +302,8 @@ def _leak(facts: Starvation, share: float, rise: float) -> Cause:
     found = (Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text),)
     if facts.unheld_surely or rise >= CREEP_SECONDS:
         return Cause(KV_LEAK, found)
-    return Cause(UNKNOWN, found, (_PREFILLING,))
-
-
-def lost_at_idle(share: float) -> Evidence:
-    """Describe KV pages that are in use while no request runs."""
-    text = f"{share:.0%} of the KV cache was in use while no request ran or waited"
-    return Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
+    text = "a long prompt takes pages before its tokens are counted: the cause is unclear for some seconds"
+    return Cause(UNKNOWN, found, (Evidence(name="prefill", value=None, text=text),))
 
 
 def _lost(share: float) -> Cause:
@@ -337,13 +330,6 @@ def earlier(evidence: Evidence) -> Evidence:
     return replace(evidence, text=f"earlier: {evidence.text}")
 
 
-_PREFILLING = Evidence(
-    name="prefill",
-    value=None,
-    text="a long prompt takes pages before its tokens are counted: the cause is unclear for some seconds",
-)
-
-
 def _held_by_few(facts: Starvation, unheld: float) -> Cause:
     text = f"the running requests ({facts.running:.0f}) fill the KV cache themselves"
     share = max(0.0, unheld)
@@ -358,27 +344,21 @@ def _held_by_few(facts: Starvation, unheld: float) -> Cause:
         long = Evidence(name="long_prompt_tokens", value=facts.long_prompt_tokens, text=text)
         return Cause(KV_PINNING, (held, long))
     if facts.preempting:
-        open_ = Evidence(
-            name="request_length_ratio",
-            value=None,
-            text="requests preempt each other, and too few have finished to know whether all became long",
+        text = (
+            "requests preempt each other, and too few have finished to know whether all became long"
         )
+        open_ = Evidence(name="request_length_ratio", value=None, text=text)
         return Cause(UNKNOWN, (held,), (open_,))
     return Cause(KV_PINNING, (held,))
 
 
 def _by_usual_use(facts: Starvation) -> Cause:
-    now, rise = facts.unexplained or 0.0, facts.rise_seconds
-    said = f"{now:.0%} of the KV cache is in use beyond the usual for this many requests"
-    if rise is not None and rise >= CREEP_SECONDS:
-        text = f"{said}; it built up over {in_words(rise)}"
-        return Cause(
-            KV_LEAK, (Evidence(name="kv_unexplained_ratio", value=now, expected=0.0, text=text),)
-        )
-    text = f"{said}; it came at once"
-    return Cause(
-        KV_PINNING, (Evidence(name="kv_unexplained_ratio", value=now, expected=0.0, text=text),)
-    )
+    now, rise = facts.unexplained or 0.0, facts.rise_seconds or 0.0
+    creeps = rise >= CREEP_SECONDS
+    came = f"it built up over {in_words(rise)}" if creeps else "it came at once"
+    text = f"{now:.0%} of the KV cache is in use beyond the usual for this many requests; {came}"
+    found = Evidence(name="kv_unexplained_ratio", value=now, expected=0.0, text=text)
+    return Cause(KV_LEAK if creeps else KV_PINNING, (found,))
 
 
 def recovering(comparison: Comparison) -> tuple[Evidence, ...]:
@@ -390,12 +370,9 @@ def recovering(comparison: Comparison) -> tuple[Evidence, ...]:
     return (Evidence(name="throughput_ratio", value=done, unit="ratio", expected=1.0, text=text),)
 
 
-UNHELD_SECONDS = 15.0
-"""A restart is advised if KV pages in use have belonged to no request for this long, and no prefill
-explains them."""
-
 BLIND_SECONDS = 60.0
-"""Replaces UNHELD_SECONDS if the usual step time is unknown. A prompt may go unnoticed for this
+"""A restart is advised if KV pages are lost (LOST_SECONDS), and no prefill explains them. This
+replaces LOST_SECONDS if the usual step time is unknown. A prompt may go unnoticed for this
 long."""
 
 UNREAD_LOG_RATIO = 0.1
@@ -415,7 +392,7 @@ class Unread:
 
     @property
     def surely(self) -> bool:
-        return self.seconds >= UNHELD_SECONDS
+        return self.seconds >= LOST_SECONDS
 
     def follow(
         self, comparison: Comparison, baseline: Baseline, unheld: float | None, quiet_ratio: float
@@ -431,7 +408,7 @@ class Unread:
             unread = True
         else:
             return  # inconclusive: a prompt may lengthen steps
-        counts = UNHELD_SECONDS / BLIND_SECONDS if slow is None else 1.0
+        counts = LOST_SECONDS / BLIND_SECONDS if slow is None else 1.0
         self.seconds = self.seconds + counts * block.seconds if unread else 0.0
 
 

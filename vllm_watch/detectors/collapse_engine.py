@@ -1,7 +1,7 @@
 """Judges an engine's throughput by its own baseline."""
 
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from math import exp
 from typing import Any, ClassVar
 
@@ -20,17 +20,14 @@ from vllm_watch.detectors.collapse_causes import (
 from vllm_watch.detectors.collapse_own import OwnWork, Stuck, Unserved
 from vllm_watch.detectors.consequences import PAGE, RESTART, Bar, Harm, explained, finding
 from vllm_watch.detectors.per_engine import EngineLook
-from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals import capacity, stored
-from vllm_watch.signals.baseline import DOUBT, DRIFT, Baseline, Comparison
+from vllm_watch.signals.baseline import DOUBT, DRIFT, Baseline, Comparison, Cusum
 from vllm_watch.signals.blocks import Block
-from vllm_watch.signals.cpu_waits import StepWaits
+from vllm_watch.signals.cpu_waits import SMOOTHING, StepWaits
 from vllm_watch.signals.pages import Pages
 from vllm_watch.signals.state import is_connected
+from vllm_watch.signals.step_model import BLOCKS_MIN
 from vllm_watch.support.quantities import requests
-
-NORMAL_BLOCKS = 2
-"""This many consecutive normal blocks end an alarm. A single one may be chance."""
 
 
 class Alarm:
@@ -43,13 +40,13 @@ class Alarm:
 
     @property
     def over(self) -> bool:
-        return self._normal_blocks >= NORMAL_BLOCKS
+        return self._normal_blocks >= BLOCKS_MIN
 
-    def follow(self, block: Block, level: float, *, alarm: bool, reason: bool) -> None:
-        self._normal_blocks = self._normal_blocks + 1 if alarm and not reason else 0
-        if not alarm:
+    def follow(self, block: Block, cusum: Cusum, *, reason: bool) -> None:
+        self._normal_blocks = self._normal_blocks + 1 if cusum.alarm and not reason else 0
+        if not cusum.alarm:
             self.cause = None
-        if level <= 0.0:
+        if cusum.level <= 0.0:
             self._since_s = None
         elif self._since_s is None:
             self._since_s = block.at_s - block.seconds
@@ -58,17 +55,9 @@ class Alarm:
         return 0.0 if self._since_s is None else max(0.0, at_s - self._since_s)
 
 
-CAUSE_HOLD_SECONDS = 20.0
-"""A new cause must last this many seconds to replace the first one. One long request among few can
-suggest another cause."""
-
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
 """A cause in `collapse_causes.OF_OTHERS` pages if the queue reaches 2 × (its length at the start of
 the shortage + 5)."""
-
-PASSES_SECONDS = 120.0
-"""A shortage due to long prompts pages after this many seconds. One long prompt takes 10 to 60
-s."""
 
 
 class EngineJudge(stored.Kept):
@@ -92,15 +81,9 @@ class EngineJudge(stored.Kept):
         self.engine = engine
         self.baseline = Baseline()
         self.quiet_ratio = 0.0  # smoothed log ratio of actual to expected step time
-        self._other_seconds = 0.0
-        self._restart = False
+        self._other_seconds = self._starved_seconds = 0.0
+        self._restart = self._queue_grew = self._asked_for = self._urgent = False
         self._fresh = collapse_host.Fresh()
-        self._server_start: float | None = None
-        self._connected = False
-        self._queue_grew = False
-        self._asked_for = False
-        self._starved_seconds = 0.0
-        self._urgent = False
         self._begin()
         self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=engine)
 
@@ -109,7 +92,7 @@ class EngineJudge(stored.Kept):
         self._pages = Pages()
         self._bar, self.harm = Bar(), Harm()
         self._stuck, self.own_work, self._unserved = Stuck(), OwnWork(), Unserved()
-        self._waits, self._outlived = StepWaits(), collapse_host.Outlived()
+        self._waits, self._outlived_s = StepWaits(), 0.0
         self._creep = causes.Creep()
         self._capacity_tokens: float | None = None
         self._awaited = 0.0
@@ -133,13 +116,10 @@ class EngineJudge(stored.Kept):
         if self.baseline.throughput is not self._past:
             self._begin()
         self._unserved.look(look.at_s, look.sample, known=look.known)
-        self._server_start = look.sample.process_start_time
-        self._connected = is_connected(look.sample)
         self._waits.look(look.at_s, look.cpu, known=look.known)
         if comparison is not None:
-            size = capacity.kv_cache_tokens(look.sample.cache_config_info, look.engines)
-            self._follow(look.at_s, comparison, look.gpus, size)
-            self.verdict = self._judge(comparison, look.gpus)
+            self._follow(look, comparison)
+            self.verdict = self._judge(look, comparison)
         elif self.baseline.comparison is None:
             self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         return self.verdict
@@ -170,42 +150,34 @@ class EngineJudge(stored.Kept):
         self._fresh = collapse_host.Fresh.restored(state["pids"], state.get("clocks", {}))
         self._unread.seconds = stored.number(state["unread_seconds"])
 
-    def _follow(
-        self,
-        at_s: float,
-        comparison: Comparison,
-        gpus: Sequence[GpuSample] | None,
-        capacity_tokens: float | None,
-    ) -> None:
-        block = comparison.block
+    def _follow(self, look: EngineLook, comparison: Comparison) -> None:
+        at_s, block = look.at_s, comparison.block
         slow, starved = self.baseline.slow.level, self.baseline.starved.level
         doubt = max(slow, starved)
-        self._alarms[causes.SLOW].follow(
-            block, slow, alarm=comparison.slow, reason=comparison.slow_now
-        )
-        self._alarms[causes.CACHE].follow(
-            block, starved, alarm=comparison.starved, reason=comparison.starved_now
-        )
+        slow_alarm, cache_alarm = self._alarms[causes.SLOW], self._alarms[causes.CACHE]
+        slow_alarm.follow(block, self.baseline.slow, reason=comparison.slow_now)
+        cache_alarm.follow(block, self.baseline.starved, reason=comparison.starved_now)
         self.harm.add(block, well=doubt <= 0.0)
         self._stuck.add(block)
         self._unserved.add(block)
         self.own_work.add(block)
         self._waits.take(block, comparison.expected_step_seconds, well=doubt < DOUBT)
-        self._capacity_tokens = capacity_tokens
+        size = capacity.kv_cache_tokens(look.sample.cache_config_info, look.engines)
+        self._capacity_tokens = size
         self._long_prompts.add(block, self._past.request_tokens())
         self._finished.add(block)
         if at_s - self._starving_since_s >= late_seconds(self._past.life_seconds()):
             self._finished_late.add(block)
         if comparison.slow_log_ratio is not None:
-            self.quiet_ratio += 0.3 * (comparison.slow_log_ratio - self.quiet_ratio)
+            self.quiet_ratio += SMOOTHING * (comparison.slow_log_ratio - self.quiet_ratio)
             odd = doubt > 0.0 or self.baseline.drift >= DRIFT
             self._bar.follow(comparison, doubt=odd, harmed=self.harm.felt)
         unexplained = self._unexplained(comparison)
         if unexplained is not None:
             self._creep.note(at_s, unexplained)
         starving = starved > 0.0
-        self._awaited = causes.awaited_share(block, capacity_tokens, self._past.request_tokens())
-        self._pages.note(block, capacity_tokens, well=not starving, awaited=self._awaited)
+        self._awaited = causes.awaited_share(block, size, self._past.request_tokens())
+        self._pages.note(block, size, well=not starving, awaited=self._awaited)
         if starving and not self._starving:
             self._rise_seconds = self._creep.rise_seconds(unexplained or 0.0)
             self._finished, self._finished_late = Finished(), Finished()
@@ -214,8 +186,8 @@ class EngineJudge(stored.Kept):
         self._starving = starving
         if starving:
             self._unread.follow(comparison, self.baseline, self._pages.unheld(), self.quiet_ratio)
-        if gpus is not None and doubt <= 0.0:
-            self._fresh = collapse_host.Fresh.of(gpus, self._fresh)
+        if look.gpus is not None and doubt <= 0.0:
+            self._fresh = collapse_host.Fresh.of(look.gpus, self._fresh)
 
     def _unexplained(self, comparison: Comparison) -> float | None:
         block, past = comparison.block, self.baseline.throughput
@@ -223,22 +195,21 @@ class EngineJudge(stored.Kept):
             return None
         return block.kv_usage - block.running * past.kv_usage.value / past.running.value
 
-    def _judge(self, comparison: Comparison, gpus: Sequence[GpuSample] | None) -> Verdict:
+    def _judge(self, look: EngineLook, comparison: Comparison) -> Verdict:
         if not comparison.starved:
             self._restart = self._queue_grew = self._asked_for = self._urgent = False
             self._starved_seconds, self._unheld_rise_seconds = 0.0, None
         if comparison.unseen:
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
-        verdict = self._alarm(comparison, gpus) or self._without_alarm(comparison)
+        verdict = self._alarm(look, comparison) or self._without_alarm(look, comparison)
         known = CLEAR if comparison.known else UNKNOWN
         return verdict or Verdict(state=known, kind=KIND, engine=self.engine)
 
-    def _alarm(self, comparison: Comparison, gpus: Sequence[GpuSample] | None) -> Verdict | None:
+    def _alarm(self, look: EngineLook, comparison: Comparison) -> Verdict | None:
         if comparison.slow:
-            found = collapse_host.judged(
-                collapse_host.of_slow_steps(gpus, self._fresh, self._server_start),
-                self._waits.judge(),
-            )
+            started = look.sample.process_start_time
+            found = collapse_host.of_slow_steps(look.gpus, self._fresh, started)
+            found = collapse_host.judged(found, self._waits.judge())
             # An engine that lacks KV pages may run only a few long requests, in slow steps.
             slow, cache = self._alarms[causes.SLOW], self._alarms[causes.CACHE]
             itself = cache.over and not slow.over and comparison.sure
@@ -246,10 +217,10 @@ class EngineJudge(stored.Kept):
                 return self._slow(comparison, found)
         return self._starved(comparison) if comparison.starved else None
 
-    def _without_alarm(self, comparison: Comparison) -> Verdict | None:
+    def _without_alarm(self, look: EngineLook, comparison: Comparison) -> Verdict | None:
         tests = (
             (self._bar.lasts, causes.SLOW, causes.SLOW_ENGINE),
-            (self._lost_at_idle, causes.CACHE, causes.KV_LEAK),
+            (partial(self._lost_at_idle, look), causes.CACHE, causes.KV_LEAK),
             (self._stuck.found, causes.STUCK, causes.UNKNOWN),
             (self._unserved.left, causes.STUCK, causes.UNKNOWN),
             (self._unserved.crawls, causes.SLOW, causes.UNKNOWN),
@@ -265,19 +236,23 @@ class EngineJudge(stored.Kept):
                 )  # fmt: skip
         return None
 
-    def _lost_at_idle(self) -> Evidence | None:
+    def _lost_at_idle(self, look: EngineLook) -> Evidence | None:
         lost = self._pages.idle_lost
-        leaks = lost >= causes.LEAK_SHARE_MIN and not self._connected
-        return causes.lost_at_idle(lost) if leaks else None
+        if lost < causes.LEAK_SHARE_MIN or is_connected(look.sample):
+            return None
+        text = f"{lost:.0%} of the KV cache was in use while no request ran or waited"
+        return Evidence(name="kv_unheld_ratio", value=lost, unit="ratio", expected=0.0, text=text)
 
     def _slow(self, comparison: Comparison, found: causes.Cause) -> Verdict:
         if found.name == causes.SLOW_ENGINE and not comparison.sure:
             found = causes.of_strange_load(found)
         alarm = self._alarms[causes.SLOW]
         known = alarm.cause.name if alarm.cause else causes.UNKNOWN
-        open_ = known in (*causes.VAGUE, found.name) or self._outlived.note(
-            known, found, comparison
-        )
+        open_ = known in (*causes.VAGUE, found.name)
+        if not open_:
+            left = collapse_host.has_left(known, found) and comparison.slow_now
+            self._outlived_s = self._outlived_s + comparison.block.seconds if left else 0.0
+            open_ = self._outlived_s >= causes.HOLD_SECONDS
         sharper = open_ and comparison.slow_now and found.name != causes.UNKNOWN
         if collapse_host.is_excused(alarm.cause) and found.name == causes.SLOW_ENGINE:
             sharper = False  # clocks are not judged while the GPU is idle
@@ -322,11 +297,9 @@ class EngineJudge(stored.Kept):
             self._urgent = self._is_urgent(cause)
         done = min(1.0, self.baseline.throughput.ratio() or 0.0)  # above 1 while a backlog drains
         text = f"{done:.0%} of its usual throughput, with {requests(block.waiting)} waiting"
-        much = (
-            f"is at {text}"
-            if done < 1.0
-            else f"has its usual throughput again, with {requests(block.waiting)} waiting"
-        )
+        much = f"is at {text}"
+        if done >= 1.0:
+            much = f"has its usual throughput again, with {requests(block.waiting)} waiting"
         few = causes.crowded(block.running, block.kv_usage or 0.0, comparison.running_expected)
         ratio = Evidence(name="throughput_ratio", value=done, unit="ratio", expected=1.0, text=text)
         restart = self._restart if cause.name == causes.KV_PINNING else cause.name == causes.KV_LEAK
@@ -345,11 +318,8 @@ class EngineJudge(stored.Kept):
         )  # fmt: skip
 
     def _is_urgent(self, cause: causes.Cause) -> bool:
-        if (
-            cause.name in causes.OF_LOAD
-            and self._asked_for
-            and self._starved_seconds < PASSES_SECONDS
-        ):
+        of_prompts = cause.name in causes.OF_LOAD and self._asked_for
+        if of_prompts and self._starved_seconds < causes.PASSES_SECONDS:
             return False
         return cause.name not in causes.OF_OTHERS or self._queue_grew
 
@@ -359,7 +329,7 @@ class EngineJudge(stored.Kept):
             known, self._other_seconds = found, 0.0
         elif comparison.starved_now and found.name != causes.UNKNOWN:
             self._other_seconds += comparison.block.seconds
-            if self._other_seconds >= CAUSE_HOLD_SECONDS:
+            if self._other_seconds >= causes.HOLD_SECONDS:
                 known, self._other_seconds = found, 0.0
         self._alarms[causes.CACHE].cause = known
         return known

@@ -4,11 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
 from vllm_watch.detectors.base import Evidence
-from vllm_watch.detectors.collapse_causes import NEIGHBOUR, SLOW_ENGINE, THERMAL, UNKNOWN, Cause
+from vllm_watch.detectors.collapse_causes import (
+    NEIGHBOUR,
+    SLOW_ENGINE,
+    THERMAL,
+    UNKNOWN,
+    Cause,
+)
 from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
-from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.cpu_waits import Waited
 
 THROTTLES = frozenset(
@@ -38,16 +43,8 @@ START_SECONDS_MAX = 900.0
 SKEW_SECONDS = 5.0
 """A process may seem to start this long before its server, because their clocks differ."""
 
-_UNSEEN = Evidence(
-    name="gpu",
-    value=None,
-    text="no GPU is visible here, so neither heat nor a neighbour can be excluded",
-)
-_CLEAR = Evidence(
-    name="gpu",
-    value="clear",
-    text="neither a lowered GPU clock nor another busy process on its GPUs explains it",
-)
+_UNSEEN = "no GPU is visible here, so neither heat nor a neighbour can be excluded"
+_CLEAR = "neither a lowered GPU clock nor another busy process on its GPUs explains it"
 
 
 @record
@@ -79,7 +76,7 @@ def of_slow_steps(
 ) -> Cause:
     """Return the cause of slow steps."""
     if not gpus:
-        return Cause(SLOW_ENGINE, (), (_UNSEEN,))
+        return Cause(SLOW_ENGINE, (), (Evidence(name="gpu", value=None, text=_UNSEEN),))
     for gpu in gpus:
         hot = _throttled(gpu, fresh.clocks.get(gpu.uuid))
         if hot is not None:
@@ -97,10 +94,9 @@ def of_slow_steps(
     if shared:
         gpu, process = shared[0]
         text = f"GPU {gpu.index}: another vLLM (PID {process.pid}) holds memory there, too; its load is not visible"
-        return Cause(
-            UNKNOWN, (), (Evidence(name="neighbour", value=process.name or "", text=text),)
-        )
-    return Cause(SLOW_ENGINE, (_CLEAR,))
+        other = Evidence(name="neighbour", value=process.name or "", text=text)
+        return Cause(UNKNOWN, (), (other,))
+    return Cause(SLOW_ENGINE, (Evidence(name="gpu", value="clear", text=_CLEAR),))
 
 
 def is_excused(cause: Cause | None) -> bool:
@@ -121,14 +117,12 @@ def _throttled(gpu: GpuSample, usual: float | None) -> Evidence | None:
     if not known and not reasons:
         return None
     heat = "" if gpu.temperature_celsius is None else f" at {gpu.temperature_celsius:.0f} °C"
-    speed = (
-        "" if clock is None or not top else f", SM clock {clock / 1e6:.0f} of {top / 1e6:.0f} MHz"
-    )
-    return Evidence(
-        name="throttle_reasons",
-        value=",".join(sorted(reasons)) or "sw_power_cap",
-        text=f"GPU {gpu.index} is throttled{heat}: {', '.join(sorted(reasons)) or 'sw_power_cap'}{speed}",
-    )
+    speed = ""
+    if clock is not None and top:
+        speed = f", SM clock {clock / 1e6:.0f} of {top / 1e6:.0f} MHz"
+    why = sorted(reasons) or ["sw_power_cap"]
+    text = f"GPU {gpu.index} is throttled{heat}: {', '.join(why)}{speed}"
+    return Evidence(name="throttle_reasons", value=",".join(why), text=text)
 
 
 def _clock_share(gpu: GpuSample) -> float | None:
@@ -228,26 +222,13 @@ wait too."""
 THROTTLED_SHARE_MIN = 0.05
 """A CPU limit is to blame if it throttled at least this share of its periods."""
 
-OUTLIVED_SECONDS = 20.0
-"""If steps stay slow this long after a neighbour left, another cause is named. Smoothed CPU waits
-show a change after about five blocks."""
-
 _WAIT = "cpu_wait_ratio"
 
 
-class Outlived:
-    """Finds slow steps that continue after the neighbour has left."""
-
-    def __init__(self) -> None:
-        self._seconds = 0.0
-
-    def note(self, known: str, found: Cause, comparison: Comparison) -> bool:
-        seen = any(each.name == _WAIT for each in found.evidence_for)
-        if known != NEIGHBOUR or found.name == NEIGHBOUR or not comparison.slow_now or not seen:
-            self._seconds = 0.0
-            return False
-        self._seconds += comparison.block.seconds
-        return self._seconds >= OUTLIVED_SECONDS
+def has_left(known: str, found: Cause) -> bool:
+    """Return True if the neighbour that was known has left, and CPU waits were measured."""
+    seen = any(each.name == _WAIT for each in found.evidence_for)
+    return known == NEIGHBOUR != found.name and seen
 
 
 def judged(found: Cause, waited: Waited | None) -> Cause:
@@ -289,13 +270,10 @@ def _cpu_wait(waited: Waited) -> Evidence:
 
 def _cpu_limit(waited: Waited) -> Evidence:
     share = waited.throttled_share
+    why = "no CPU limit of its own is seen"
+    if share is not None:
+        why = "its own CPU limit is not the cause"
+    text = f"{why}: other processes use the CPUs; find them with `top` on the host, or give the engine more CPUs"
     if share is not None and share >= THROTTLED_SHARE_MIN:
         text = f"its CPU limit was used up in {share:.0%} of the periods: raise the limit of its container or service"
-        return Evidence(
-            name="cpu_throttled_ratio", value=share, unit="ratio", expected=0.0, text=text
-        )
-    whose = (
-        "no CPU limit of its own is seen" if share is None else "its own CPU limit is not the cause"
-    )
-    text = f"{whose}: other processes use the CPUs; find them with `top` on the host, or give the engine more CPUs"
     return Evidence(name="cpu_throttled_ratio", value=share, unit="ratio", expected=0.0, text=text)

@@ -1,6 +1,7 @@
 """Compares an engine with its siblings and with its predecessor.
 
 Each comparison has `look`, once for each poll, and `judge`, which replaces a verdict by a worse one.
+`judges` has the server's engines by name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,14 +12,7 @@ from statistics import median
 from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict
 from vllm_watch.detectors.collapse_causes import SLOW_ENGINE
 from vllm_watch.detectors.collapse_engine import EngineJudge
-from vllm_watch.detectors.collapse_own import (
-    KNOWN_SECONDS,
-    WORK_RATIO_MAX,
-    Work,
-    behind,
-    share_of,
-    times,
-)
+from vllm_watch.detectors.collapse_own import WORK_RATIO_MAX, Work, share_of
 from vllm_watch.detectors.consequences import (
     FORMER,
     LOSS_LOG_RATIO,
@@ -30,25 +24,12 @@ from vllm_watch.detectors.consequences import (
     fulfilled,
     rule,
 )
-from vllm_watch.samples.record import record
-from vllm_watch.signals.baseline import Baseline, Models
+from vllm_watch.signals.baseline import SILENCE_SECONDS, SLOW_DEVIATIONS, Baseline, Models
 from vllm_watch.signals.step_model import StepModel
-from vllm_watch.signals.wander import scatter
+from vllm_watch.signals.throughput import LEARNT_SECONDS
+from vllm_watch.signals.wander import DEVIATIONS, scatter
 
-
-@record
-class Engines:
-    """The engines of one server at one poll."""
-
-    at_s: float
-    version: str | None  # of vLLM
-    judges: Mapping[str, EngineJudge]
-
-    def ratio(self, engine: str) -> float | None:
-        """Return the step time, relative to that after the engine's start."""
-        judge = self.judges.get(engine)
-        return exp(judge.quiet_ratio) if judge is not None and judge.compared else None
-
+Judges = Mapping[str, EngineJudge]
 
 ALIKE = 1.2
 """An engine is slow if its step time is at least this multiple of the step time after its start. A changed mix of requests causes smaller ratios."""
@@ -60,15 +41,13 @@ SIBLINGS_MAX = 8
 """An engine is compared with at most this many siblings. They are spread over all ranks, because
 the ranks of one node may share a fault."""
 
-SPREAD_DEVIATIONS = 5.0
-"""The log ratio must also reach this many standard deviations among the siblings."""
-
 SIBLINGS_TIMES_MIN = 2.0
 """The running requests and the step time must both be this many times the siblings' medians.
 Routers spread requests unevenly."""
 
 _SPREAD_MIN = 0.015
-"""The standard deviation among siblings is assumed to be at least this."""
+"""The log ratio must also reach DEVIATIONS standard deviations among the siblings. A standard
+deviation is assumed to be at least this."""
 
 
 @dataclass
@@ -87,8 +66,7 @@ class Siblings:
         self._names: tuple[str, ...] = ()
         self._siblings: Mapping[str, Sequence[str]] = {}
 
-    def look(self, engines: Engines) -> None:
-        judges = engines.judges
+    def look(self, judges: Judges) -> None:
         for gone in self._known.keys() - judges.keys():
             del self._known[gone]
         if (names := tuple(judges)) != self._names:
@@ -98,7 +76,7 @@ class Siblings:
         for engine in judges:
             self._compare(self._known.setdefault(engine, _Beside()), engine, judges)
 
-    def _compare(self, beside: _Beside, engine: str, judges: Mapping[str, EngineJudge]) -> None:
+    def _compare(self, beside: _Beside, engine: str, judges: Judges) -> None:
         own = judges[engine].baseline
         block = None if own.comparison is None else own.comparison.block
         if block is None or block.at_s <= beside.at_s or block.long_prompts:
@@ -117,54 +95,59 @@ class Siblings:
         ratio = log(block.step_seconds / median(known))
         share = share_of(block.seconds, beside.seconds)
         beside.log_ratio += share * (ratio - beside.log_ratio)
-        beside.seconds = min(KNOWN_SECONDS, beside.seconds + block.seconds)
+        beside.seconds = min(LEARNT_SECONDS, beside.seconds + block.seconds)
 
-    def judge(self, engines: Engines, verdict: Verdict) -> Verdict:
+    def judge(self, judges: Judges, verdict: Verdict) -> Verdict:
         siblings = self._siblings.get(verdict.engine or "", ())
         if not siblings:
             return verdict
         if verdict.state == FIRING:
-            return _beside(verdict, engines, siblings)
+            return _beside(verdict, judges, siblings)
         engine = verdict.engine or ""
-        found = self._slower_steps(engines, engine, siblings)
-        return found or self._more_requests(engines, engine, siblings) or verdict
+        found = self._slower_steps(judges, engine, siblings)
+        return found or self._more_requests(judges, engine, siblings) or verdict
 
-    def _slower_steps(
-        self, engines: Engines, engine: str, siblings: Sequence[str]
-    ) -> Verdict | None:
+    def _slower_steps(self, judges: Judges, engine: str, siblings: Sequence[str]) -> Verdict | None:
         beside = self._known.get(engine)
         others = [
             each.log_ratio
             for name in siblings
-            if (each := self._known.get(name)) is not None and each.seconds >= KNOWN_SECONDS
+            if (each := self._known.get(name)) is not None and each.seconds >= LEARNT_SECONDS
         ]
-        if beside is None or beside.seconds < KNOWN_SECONDS or len(others) < SIBLINGS_MIN:
+        if beside is None or beside.seconds < LEARNT_SECONDS or len(others) < SIBLINGS_MIN:
             return None
         # A slow engine makes its siblings seem fast, so a negative median is ignored.
         beyond = beside.log_ratio - max(0.0, median(others))
-        limit = _limit(others) * (1.0 if beside.since_s is None else 0.5)
-        if beyond < limit:
+        limit = max(LOSS_LOG_RATIO, DEVIATIONS * max(_SPREAD_MIN, scatter(others)))
+        if beyond < limit * (1.0 if beside.since_s is None else 0.5):
             beside.since_s = None
             return None
         if beside.since_s is None:
             beside.since_s = beside.at_s
-        waits = engines.judges[engine].harm.waits
-        shift = Shift(SIBLINGS, beyond, beside.seconds, harmed=waits)
-        return _slower(engine, beside, shift, len(others))
+        waits = judges[engine].harm.waits
+        text = f"at equal load its steps take {exp(beyond):.2f} times as long as those of its {len(others)} sibling engines"
+        return _slower(
+            engine,
+            SLOW_ENGINE,
+            Evidence(name="siblings_step_time_ratio", value=exp(beyond), expected=1.0, text=text),
+            Shift(SIBLINGS, beyond, beside.seconds, harmed=waits),
+            "it may always have been this slow: its own steps show no change",
+            since_seconds=beside.at_s - (beside.since_s or beside.at_s),
+        )
 
     def _more_requests(
-        self, engines: Engines, engine: str, siblings: Sequence[str]
+        self, judges: Judges, engine: str, siblings: Sequence[str]
     ) -> Verdict | None:
-        own = engines.judges[engine].own_work
-        others = [work.now for name in siblings if (work := engines.judges[name].own_work).known]
+        own = judges[engine].own_work
+        others = [work.now for name in siblings if (work := judges[name].own_work).known]
         if not own.known or len(others) < SIBLINGS_MIN:
             return None
         usual = Work(*map(median, zip(*others, strict=True)))
-        if not behind(own.now, usual, SIBLINGS_TIMES_MIN, WORK_RATIO_MAX):
+        if not own.now.is_behind(usual, SIBLINGS_TIMES_MIN, WORK_RATIO_MAX):
             own.behind_s = None
             return None
         own.behind_s = own.at_s if own.behind_s is None else own.behind_s
-        requests, steps = times(own.now, usual)
+        requests, steps = own.now.times(usual)
         text = (
             f"it runs {requests:.1f} times as many requests at once as its {len(others)} sibling engines and produces"
             f" no more tokens per second; each token takes {steps:.1f} times as long"
@@ -201,54 +184,57 @@ def _seconds_at(model: StepModel | None, load: tuple[float, float]) -> float | N
     return model.met.longest_seconds(*load)
 
 
-def _limit(others: Sequence[float]) -> float:
-    return max(LOSS_LOG_RATIO, SPREAD_DEVIATIONS * max(_SPREAD_MIN, scatter(others)))
-
-
-def _slower(engine: str | None, beside: _Beside, shift: Shift, count: int) -> Verdict:
-    times, reached = exp(shift.log_ratio), fulfilled(shift)
-    text = f"at equal load its steps take {times:.2f} times as long as those of its {count} sibling engines"
-    said = Evidence(name="siblings_step_time_ratio", value=times, expected=1.0, text=text)
-    past = "it may always have been this slow: its own steps show no change"
+def _slower(
+    engine: str | None,
+    cause: str,
+    said: Evidence,
+    shift: Shift,
+    past: str,
+    *,
+    since_seconds: float,
+    present: bool = True,
+) -> Verdict:
+    reached = fulfilled(shift)
     return finding(
         engine,
-        SLOW_ENGINE,
-        f": {text}",
+        cause,
+        f": {said.text}",
         (said, *explained(shift, reached)),
         (Evidence(name="own_past", value=None, text=past),),
         reached=reached,
-        since_seconds=beside.at_s - (beside.since_s or beside.at_s),
-        measure=times,
+        present=present,
+        since_seconds=since_seconds,
+        measure=exp(shift.log_ratio),
     )
 
 
-def _beside(verdict: Verdict, engines: Engines, siblings: Sequence[str]) -> Verdict:
-    own = engines.ratio(verdict.engine or "")
-    others = [ratio for name in siblings if (ratio := engines.ratio(name)) is not None]
+def _beside(verdict: Verdict, judges: Judges, siblings: Sequence[str]) -> Verdict:
+    own = _ratio(judges.get(verdict.engine or ""))
+    others = [ratio for name in siblings if (ratio := _ratio(judges.get(name))) is not None]
     if own is None or not others or own < ALIKE:
         return verdict
     usual = median(others)
-    alike = usual >= ALIKE
     who = "the other engine is" if len(others) == 1 else f"{len(others)} other engines are"
     text = f"{who} as fast as before (step time {usual:.1f} times the usual): only this one is slow"
-    if alike:
+    if usual >= ALIKE:
         text = f"{who} slow, too (step time {usual:.1f} times the usual): a shared part is slow (host, power, network), or they wait for each other"
     said = Evidence(name="siblings_step_time_ratio", value=usual, expected=1.0, text=text)
-    if alike:
+    if usual >= ALIKE:
         return replace(verdict, evidence_against=(*verdict.evidence_against, said))
     return replace(verdict, evidence_for=(*verdict.evidence_for, said))
 
 
+def _ratio(judge: EngineJudge | None) -> float | None:
+    """Return the step time, relative to that after the engine's start."""
+    return exp(judge.quiet_ratio) if judge is not None and judge.compared else None
+
+
 SLOW_LOG_RATIO = log(2.2)
-"""A block is slow if its step time exceeds the predecessor's by this log ratio. A healthy process
-that warms up may be twice as slow for minutes."""
+"""A block is slow if its step time exceeds the predecessor's by this log ratio, and by SLOW_DEVIATIONS
+standard deviations. A healthy process that warms up may be twice as slow for minutes."""
 
 SLOW_SECONDS = 15.0
 """A finding needs this many seconds of slow blocks."""
-
-DEVIATIONS = 2.0
-"""The log ratio must also exceed this many standard deviations of the predecessor's log step
-time."""
 
 NORMAL_LOG_RATIO = log(1.25)
 """A block below this log ratio is normal. Two normal blocks without a slow one between them end a
@@ -260,9 +246,6 @@ WARM_SECONDS = 20.0
 FORMER_SECONDS = 3600.0
 """A finding begins at most this many seconds after the process started. The mix of requests changes
 with the time of day."""
-
-UNSEEN_SECONDS = 60.0
-"""A finding becomes unknown after this many seconds without a comparable block."""
 
 _PAGE = rule(PAGE, FORMER)
 
@@ -300,44 +283,40 @@ class FormerLives:
     def __init__(self) -> None:
         self._lives: dict[str, _Life] = {}
 
-    def look(self, engines: Engines) -> None:
-        at_s = engines.at_s
-        for engine, judge in engines.judges.items():
+    def look(self, at_s: float, version: str | None, judges: Judges) -> None:
+        """Add a poll. `version` is vLLM's, if known."""
+        for engine, judge in judges.items():
             life, baseline, former = self._lives.get(engine), judge.baseline, judge.baseline.former
-            former.version_now = engines.version or former.version_now
+            former.version_now = version or former.version_now
             if life is None or life.process != former.ended:
                 versions = former.version, former.version_now
                 self._lives[engine] = _Life(former.models, former.ended, at_s, versions)
             elif former.models:
                 _compare(life, baseline, late=at_s - life.began_s > FORMER_SECONDS)
                 former.surpassed = life.found
-        for gone in self._lives.keys() - engines.judges.keys():
+        for gone in self._lives.keys() - judges.keys():
             del self._lives[gone]
 
-    def judge(self, engines: Engines, verdict: Verdict) -> Verdict:
-        at_s, life = engines.at_s, self._lives.get(verdict.engine or "")
+    def judge(self, at_s: float, verdict: Verdict) -> Verdict:
+        life = self._lives.get(verdict.engine or "")
         if life is None or verdict.state == FIRING or not life.found:
             return verdict
-        if at_s - life.compared_s > UNSEEN_SECONDS:
+        if at_s - life.compared_s > SILENCE_SECONDS:
             return replace(verdict, state=UNKNOWN)
         times = exp(life.log_ratio)
-        shift = Shift(FORMER, life.log_ratio, life.page_s, harmed=True)
-        reached = fulfilled(shift)
         since = "as before the restart"
         if life.released:
             since = f"since vLLM {life.versions[0]} was replaced by {life.versions[1]}"
         text = f"steps take {times:.1f} times as long {since}, at equal load"
-        return finding(
+        return _slower(
             verdict.engine,
             "slow_release" if life.released else SLOW_ENGINE,
-            f": {text}",
-            (Evidence(name="former_step_time_ratio", value=times, expected=1.0, text=text), *explained(shift, reached)),
-            (Evidence(name="own_past", value=None, text="this process was never seen to be faster"),),
-            reached=reached,
+            Evidence(name="former_step_time_ratio", value=times, expected=1.0, text=text),
+            Shift(FORMER, life.log_ratio, life.page_s, harmed=True),
+            "this process was never seen to be faster",
             present=life.normal_blocks == 0,
             since_seconds=max(0.0, at_s - (life.since_s or at_s)),
-            measure=times,
-        )  # fmt: skip
+        )
 
 
 def _compare(life: _Life, baseline: Baseline, *, late: bool) -> None:
@@ -359,7 +338,7 @@ def _compare(life: _Life, baseline: Baseline, *, late: bool) -> None:
         return
     life.compared_s = block.at_s
     ratio = life.log_ratio = log(block.step_seconds / expected)
-    doubt = DEVIATIONS * deviation
+    doubt = SLOW_DEVIATIONS * deviation
     life.page_s = life.page_s + block.seconds if ratio > max(_PAGE.log_ratio, doubt) else 0.0
     if ratio > max(SLOW_LOG_RATIO, doubt):
         life.since_s = block.at_s - block.seconds if life.since_s is None else life.since_s

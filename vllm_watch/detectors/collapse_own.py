@@ -11,29 +11,20 @@ from typing import NamedTuple
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals.blocks import Block
+from vllm_watch.signals.step_model import GRAIN
+from vllm_watch.signals.throughput import ALIKE, LEARNT_SECONDS
 from vllm_watch.signals.wander import MINUTE_SECONDS
 from vllm_watch.support.quantities import in_words
 
 SMOOTH_SECONDS = 300.0
 """Step times are averaged over this time, so that differences between requests even out."""
 
-KNOWN_SECONDS = 600.0
-"""A finding needs this many seconds with running requests."""
-
-
 WORK_RATIO_MAX = 1.15
 """An engine does no more work than usual if its tokens per second are at most this many times the
 usual number."""
 
-CONTEXT_RATIO_MAX = 1.3
-"""Requests are longer than usual if each uses more than this multiple of its usual share of the KV
-cache."""
-
-GRAIN = log(1.5)
-"""Rates (tokens per second) are grouped in steps of this log ratio."""
-
 RATES_MAX = 32
-"""At most this many groups of rates are kept."""
+"""At most this many groups of rates (tokens per second) are kept. A group covers a log ratio of GRAIN."""
 
 USUAL_SECONDS = 4 * 3600.0
 """The usual number of running requests and the usual step time are means over this many seconds."""
@@ -42,16 +33,14 @@ TIMES_MIN = 3.0
 """The running requests and the step time must both be this many times their usual values. Adapters,
 grammars and images lengthen steps by up to half."""
 
-LEARNT_TIMES = 1.5
+ODD_TIMES = 1.5
 """If the running requests and the step time both reach this many times their usual values, neither
-is learnt. A growing slowdown must not become usual."""
+is learnt, because a growing slowdown must not become usual. During a finding, this replaces
+PRESENT_TIMES and WORK_RATIO_MAX for the last PRESENT_SECONDS."""
 
 PRESENT_TIMES, PRESENT_SECONDS = 2.0, 30.0
 """A finding also needs PRESENT_TIMES × the usual values in the last PRESENT_SECONDS. The long-term
 means stay high while a recovered engine drains its queue."""
-
-HELD_TIMES = 1.5
-"""During a finding, this replaces PRESENT_TIMES and WORK_RATIO_MAX for the last PRESENT_SECONDS."""
 
 
 class Work(NamedTuple):
@@ -62,6 +51,22 @@ class Work(NamedTuple):
     prompted: float = 0.0
     kv_usage: float = 0.0
     step_seconds: float = 0.0
+
+    def times(self, usual: "Work") -> tuple[float, float]:
+        """Return how many times as many requests run, and as long steps take, as usual."""
+        return self.running / usual.running, self.step_seconds / usual.step_seconds
+
+    def is_behind(self, usual: "Work", least: float, more: float) -> bool:
+        """Return True if both are at least `least` times as usual, and no more is done than `more` times the usual work."""
+        if self.generated > more * usual.generated:
+            return False
+        if usual.prompted and self.prompted > more * usual.prompted:
+            return False
+        alike = self.kv_usage / self.running <= ALIKE * usual.kv_usage / usual.running
+        return alike and min(self.times(usual)) >= least
+
+    def mixed(self, now: "Work", share: float) -> "Work":
+        return Work(*[old + share * (new - old) for old, new in zip(self, now, strict=True)])
 
 
 class OwnWork:
@@ -76,57 +81,40 @@ class OwnWork:
 
     @property
     def known(self) -> bool:
-        return self._seconds >= KNOWN_SECONDS
+        return self._seconds >= LEARNT_SECONDS
 
     def add(self, block: Block) -> None:
         if not (block.step_seconds and block.generated and block.running and block.kv_usage):
             return
         prompted = block.prompted or 0.0
         seen = Work(block.running, block.generated, prompted, block.kv_usage, block.step_seconds)
-        self.now = _mixed(self.now, seen, share_of(block.seconds, self._seconds))
-        self._lately = _mixed(self._lately, seen, 1.0 - exp(-block.seconds / PRESENT_SECONDS))
+        self.now = self.now.mixed(seen, share_of(block.seconds, self._seconds))
+        self._lately = self._lately.mixed(seen, 1.0 - exp(-block.seconds / PRESENT_SECONDS))
         self.at_s, self._seconds = block.at_s, self._seconds + block.seconds
         if not self.known:
             return
         rate = floor(log(self.now.generated) / GRAIN)
         seconds, usual = self._usual.get(rate, (0.0, self.now))
-        known = seconds >= KNOWN_SECONDS
-        lasts = known and behind(self.now, usual, TIMES_MIN, WORK_RATIO_MAX)
-        least, most = (HELD_TIMES, HELD_TIMES) if self._found else (PRESENT_TIMES, WORK_RATIO_MAX)
-        present = lasts and behind(self._lately, usual, least, most)
+        known = seconds >= LEARNT_SECONDS
+        lasts = known and self.now.is_behind(usual, TIMES_MIN, WORK_RATIO_MAX)
+        least, most = (ODD_TIMES, ODD_TIMES) if self._found else (PRESENT_TIMES, WORK_RATIO_MAX)
+        present = lasts and self._lately.is_behind(usual, least, most)
         self._found = self._evidence(usual) if present else None
-        odd = known and min(times(self.now, usual)) >= LEARNT_TIMES
+        odd = known and min(self.now.times(usual)) >= ODD_TIMES
         if not odd and (rate in self._usual or len(self._usual) < RATES_MAX):
             seconds = min(seconds + block.seconds, USUAL_SECONDS)
-            self._usual[rate] = seconds, _mixed(usual, self.now, block.seconds / seconds)
+            self._usual[rate] = seconds, usual.mixed(self.now, block.seconds / seconds)
 
     def found(self) -> Evidence | None:
         return self._found
 
     def _evidence(self, usual: Work) -> Evidence:
-        requests, steps = times(self.now, usual)
+        requests, steps = self.now.times(usual)
         text = (
             f"it runs {requests:.1f} times as many requests at once as usual and produces no more tokens per second;"
             f" each step takes {steps:.1f} times as long"
         )
         return Evidence(name="step_time_ratio", value=steps, expected=1.0, text=text)
-
-
-def times(now: Work, usual: Work) -> tuple[float, float]:
-    """Return how many times as many requests run, and as long steps take, as usual."""
-    return now.running / usual.running, now.step_seconds / usual.step_seconds
-
-
-def behind(now: Work, usual: Work, least: float, more: float) -> bool:
-    """Return True if both are at least `least` times as usual, and no more is done than `more` times the usual work."""
-    if now.generated > more * usual.generated or (usual.prompted and now.prompted > more * usual.prompted):  # fmt: skip
-        return False
-    alike = now.kv_usage / now.running <= CONTEXT_RATIO_MAX * usual.kv_usage / usual.running
-    return alike and min(times(now, usual)) >= least
-
-
-def _mixed(was: Work, now: Work, share: float) -> Work:
-    return Work(*[old + share * (new - old) for old, new in zip(was, now, strict=True)])
 
 
 def share_of(seconds: float, before_s: float) -> float:

@@ -7,12 +7,12 @@ from math import exp, log
 from statistics import mean
 from typing import Any, ClassVar
 
-from vllm_watch.detectors.base import FIRING, Evidence, Verdict
+from vllm_watch.detectors.base import FIRING, USUAL_RANK, Evidence, Verdict
 from vllm_watch.detectors.collapse_causes import KIND
 from vllm_watch.signals import stored
 from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.blocks import Block
-from vllm_watch.signals.wander import MINUTE_SECONDS, Wander
+from vllm_watch.signals.wander import MINUTE_SECONDS, SMOOTH_SECONDS, Wander
 from vllm_watch.support.quantities import in_words
 
 OWN_PAST, SIBLINGS, FORMER = "its own past", "its siblings", "the process before"
@@ -181,28 +181,6 @@ KNOWN_MINUTES = 30.0
 _PAGE = rule(PAGE, OWN_PAST)
 
 
-class Lasting:
-    """Finds small slowdowns that last."""
-
-    def __init__(self) -> None:
-        self._sum = self._seconds = 0.0
-        self._minutes: deque[float] = deque(maxlen=LASTING_MINUTES)
-
-    def add(self, log_ratio: float, seconds: float) -> None:
-        self._sum += log_ratio * seconds
-        self._seconds += seconds
-        if self._seconds >= MINUTE_SECONDS:
-            self._minutes.append(self._sum / self._seconds)
-            self._sum = self._seconds = 0.0
-
-    def found(self, wander: Wander) -> float | None:
-        if len(self._minutes) < LASTING_MINUTES or wander.minutes < KNOWN_MINUTES:
-            return None
-        least = max(LOSS_LOG_RATIO, LASTING_DEVIATIONS * wander.stray)
-        middle = mean(self._minutes)
-        return middle if middle >= least and min(self._minutes) >= 0.5 * least else None
-
-
 class Bar(stored.Kept):
     """Follows the slowdown of one process.
 
@@ -219,7 +197,8 @@ class Bar(stored.Kept):
 
     def __init__(self) -> None:
         self.wander = Wander()
-        self.lasting = Lasting()
+        self._sum = self._sum_seconds = 0.0  # of log ratios in this minute
+        self._minutes: deque[float] = deque(maxlen=LASTING_MINUTES)
         self.reached: Sequence[str] = ()
         self.shift = Shift(OWN_PAST, 0.0, 0.0, harmed=False)
         self._seconds = 0.0
@@ -232,7 +211,7 @@ class Bar(stored.Kept):
             return
         self.wander.add(log_ratio, block.seconds, well=not (doubt or alarm))
         if comparison.familiar:
-            self.lasting.add(log_ratio, block.seconds)
+            self._add(log_ratio, block.seconds)
         if not alarm:
             if self.reached:
                 self.wander.forget()
@@ -249,9 +228,19 @@ class Bar(stored.Kept):
         self.shift = Shift(OWN_PAST, now, self._seconds, harmed=harmed, curable=out_of_reach)
         self.reached = max(self.reached, fulfilled(self.shift), key=len)
 
+    def _add(self, log_ratio: float, seconds: float) -> None:
+        self._sum += log_ratio * seconds
+        self._sum_seconds += seconds
+        if self._sum_seconds >= MINUTE_SECONDS:
+            self._minutes.append(self._sum / self._sum_seconds)
+            self._sum = self._sum_seconds = 0.0
+
     def lasts(self) -> Evidence | None:
-        log_ratio = self.lasting.found(self.wander)
-        if log_ratio is None:
+        if len(self._minutes) < LASTING_MINUTES or self.wander.minutes < KNOWN_MINUTES:
+            return None
+        least = max(LOSS_LOG_RATIO, LASTING_DEVIATIONS * self.wander.stray)
+        log_ratio = mean(self._minutes)
+        if log_ratio < least or min(self._minutes) < 0.5 * least:
             return None
         text = f"for {LASTING_MINUTES} minutes of work each step has taken {exp(log_ratio):.2f} times as long as usual at this load"
         return Evidence(name="step_time_ratio", value=exp(log_ratio), expected=1.0, text=text)
@@ -261,13 +250,8 @@ class Bar(stored.Kept):
 
 
 HARM_TIMES = 1.5
-"""Users are harmed if a latency is above this many times the usual maximum."""
-
-USUAL_RANK = 3
-"""Healthy minutes are ranked from the worst. The minute with this rank gives the usual maximum."""
-
-HARM_SMOOTH_SECONDS = 20.0
-"""Smoothing time of the current latencies, long enough for a few answers."""
+"""Users are harmed if a latency is above this many times the usual maximum, the healthy minute with
+USUAL_RANK."""
 
 
 class Harm:
@@ -282,20 +266,15 @@ class Harm:
         """Add a block. Minutes with a queue are not learnt, because after an outage all clients return at once."""
         if not block.step_seconds:
             return
-        first = (
-            block.first_token_seconds / block.prompts
-            if block.prompts and block.first_token_seconds
-            else None
-        )
-        before = self._now[1] if self._now else 0.0
-        values = [block.step_seconds, before if first is None else first, block.waiting_min]
-        share = 1.0 - exp(-block.seconds / HARM_SMOOTH_SECONDS)
+        first = self._now[1] if self._now else 0.0
+        if block.prompts and block.first_token_seconds:
+            first = block.first_token_seconds / block.prompts
+        values = [block.step_seconds, first, block.waiting_min]
+        share = 1.0 - exp(-block.seconds / SMOOTH_SECONDS)
         self._now = [a + share * (b - a) for a, b in zip(self._now or values, values, strict=True)]
         self._sums = [a + b * block.seconds for a, b in zip(self._sums, values, strict=True)]
-        self._seconds, self._well = (
-            self._seconds + block.seconds,
-            self._well and well and block.waiting_min < 1.0,
-        )
+        self._seconds += block.seconds
+        self._well = self._well and well and block.waiting_min < 1.0
         if self._seconds < MINUTE_SECONDS:
             return
         if self._well:

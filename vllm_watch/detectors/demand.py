@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from math import exp
 from typing import Any, ClassVar
 
-from vllm_watch.detectors.base import Evidence, View
+from vllm_watch.detectors.base import Evidence, View, usual
 from vllm_watch.samples.observation import Reading
 from vllm_watch.signals import stored
-from vllm_watch.support.quantities import in_words
+from vllm_watch.signals.life import fell
+from vllm_watch.support.quantities import in_words, requests
 
 ARRIVALS_MISSED_MIN = 7.0
 """A drain is proven if this many expected requests did not arrive. Chance causes this with a
@@ -28,9 +29,7 @@ RATE_SECONDS = 300.0
 RATE_SECONDS."""
 
 SILENCES_KEPT = 64
-SILENCES_USUAL = 3
-"""The usual time without arrivals has this rank among the last SILENCES_KEPT ones. The longest has
-rank 1."""
+"""The usual time without arrivals is one of this many."""
 
 DRAINED_SHARE = 0.5
 """In a draining server, at most this share of the usual number of requests still runs."""
@@ -115,21 +114,27 @@ class Demand(stored.Kept):
             self._canaries = 1.0
         before, now = self._counts, _counts(reading)
         self._counts = now
-        if before is None or passed_s is None or any(map(_fell, before, now)):
-            self._reset(view.at_s)
+        if before is None or passed_s is None or fell(before, now):
+            self._idle_since_s = self._admitted_s = view.at_s
+            self.idle_s = self.silence_s = self._lately = 0.0
+            self.aborting, self._running_usual = False, self._running
             return
         self._step_s = passed_s
         self._lately += (1.0 - exp(-passed_s / AT_WORK_SECONDS)) * (self.in_flight - self._lately)
-        finished, prompted = _grown(before[0], now[0]), _grown(before[1], now[1])
+        finished, prompted = [
+            None if then is None or new is None else new - then
+            for then, new in zip(before[:2], now[:2], strict=True)
+        ]
         generated, aborted = now[2] - before[2], now[3] - before[3]
         self._served = generated > 0.0
         if finished is not None:
             self._average(finished, passed_s)
         self._idle(view.at_s, finished)
         fallen = self._running <= DRAINED_SHARE * self._running_usual
+        aborted_share = before[3] / before[0] if before[0] else 0.0
         self.aborting = (
             aborted >= ABORTS_MIN
-            and _aborted_share(before) <= ABORTED_SHARE_MAX
+            and aborted_share <= ABORTED_SHARE_MAX
             and (fallen or not prompted)
         )
         self._silence(view.at_s, prompted, finished)
@@ -154,12 +159,6 @@ class Demand(stored.Kept):
     @property
     def _gap_s(self) -> float:
         return max(GAP_SECONDS, GAP_LOOKS * self._usual_s)
-
-    def _reset(self, at_s: float) -> None:
-        self._idle_since_s = self._admitted_s = at_s
-        self.idle_s = self.silence_s = 0.0
-        self.aborting, self._running_usual = False, self._running
-        self._lately = 0.0
 
     def _average(self, finished: float, passed_s: float) -> None:
         if finished <= 0.0 and not self.in_flight:
@@ -187,9 +186,7 @@ class Demand(stored.Kept):
 
     @property
     def usual_silence_s(self) -> float:
-        if len(self._silences) < SILENCES_USUAL:
-            return 0.0
-        return sorted(self._silences)[-SILENCES_USUAL]
+        return usual(self._silences)
 
     @property
     def _missed(self) -> float:
@@ -226,6 +223,35 @@ class Demand(stored.Kept):
             name="seconds_without_arrival", value=round(self.silence_s), unit="s", text=text
         )
 
+    def planned(self, *, told_to_end: bool) -> tuple[Evidence, ...]:
+        drained = self.drained
+        said = [drained] if drained is not None else []
+        if told_to_end:
+            text = "its port closed while its process kept running: it was asked to stop"
+            said.append(Evidence(name="process_alive", value=1.0, text=text))
+        return tuple(said)
+
+    def how_it_crashed(self, *, at_work: bool) -> str:
+        if not self.known:
+            return "its port refuses connections; it was not scraped for a while before"
+        count, about = (self.at_work, "about ") if at_work else (self.in_flight, "")
+        text = f"its port refuses connections; {about}{requests(count)} {'was' if round(count) == 1 else 'were'} in flight"
+        return f"{text}, and new ones still arrived" if at_work else text
+
+    def why_not_a_crash(self, *, idle: bool) -> tuple[Evidence, ...]:
+        """Return evidence that few or no users are affected."""
+        if not self.known:
+            text = "it was not scraped for a while before: it may have been stopped on purpose"
+            return (Evidence(name="requests_in_flight", value=None, text=text),)
+        text = "few or no requests were in flight: it may have been stopped on purpose"
+        said = [Evidence(name="requests_in_flight", value=self.in_flight, text=text)]
+        if idle:
+            text = f"no request came for {in_words(self.idle_s)} before: it may be scaled to zero"
+            said.append(
+                Evidence(name="seconds_idle", value=round(self.idle_s), unit="s", text=text)
+            )
+        return tuple(said)
+
 
 def _counts(reading: Reading) -> Counts:
     engines = reading.engines
@@ -241,16 +267,3 @@ def _counts(reading: Reading) -> Counts:
 def _sum(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None
-
-
-def _grown(before: float | None, now: float | None) -> float | None:
-    return None if before is None or now is None else now - before
-
-
-def _fell(before: float | None, now: float | None) -> bool:
-    return before is not None and now is not None and now < before
-
-
-def _aborted_share(counts: Counts) -> float:
-    finished, aborted = counts[0], counts[3]
-    return aborted / finished if finished else 0.0

@@ -1,15 +1,30 @@
 """Follows the signs of a server that may be down: unanswered calls, failed health checks, an earlier answer."""
 
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from math import log
 from typing import Any, ClassVar
 
-from vllm_watch.detectors.base import FIRING, Evidence, Verdict, View
-from vllm_watch.detectors.down_verdicts import firing, seconds
+from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict, View
 from vllm_watch.samples.observation import Call, Observation, ProcessState, Reading
 from vllm_watch.signals import stored
 from vllm_watch.signals.loading import START_SECONDS, lives_on
 from vllm_watch.support.quantities import in_words
+
+KIND = "engine_down"
+
+firing = partial(Verdict, state=FIRING, kind=KIND)
+
+
+def unknown(summary: str) -> Verdict:
+    """Return an unknown verdict."""
+    return Verdict(state=UNKNOWN, kind=KIND, summary=summary)
+
+
+def seconds(name: str, value: float, expected: float, text: str) -> Evidence:
+    """Return a duration as evidence."""
+    return Evidence(name=name, value=round(value, 1), unit="s", expected=expected, text=text)
+
 
 _GATEWAY = frozenset((502, 503, 504))
 """HTTP statuses of a proxy that cannot reach its server."""
@@ -61,7 +76,8 @@ class Run(stored.Kept):
         stored.Kept.restore(self, {"mute_s": state["began_s"], **state})
 
     def hear(self, call: Call, at_s: float) -> bool:
-        if self._is_reached_again(call):
+        unreached = self.looks > 0 and self.looks == self.mute and not (self.silent or self.refused)
+        if unreached and call.outcome == "refused":
             self.began_s, self.looks, self.mute, self.reached_again = at_s, 0, 0, True
         self.looks += 1
         self.said = _plain_result(call)
@@ -76,24 +92,16 @@ class Run(stored.Kept):
         self.held += call.outcome == "read_timeout"
         return True
 
-    def _is_reached_again(self, call: Call) -> bool:
-        unreached = self.looks > 0 and self.looks == self.mute and not (self.silent or self.refused)
-        return unreached and call.outcome == "refused"
-
-    @property
-    def hangs(self) -> bool:
-        return self.silent >= ACCEPTED_LOOKS_MIN
-
-    @property
-    def is_held(self) -> bool:
-        """Return True if all accepted calls timed out. A proxy without a server closes them."""
-        return self.held > 0 and self.held == self.silent
-
     def lasting(self, name: str, value: float) -> Evidence:
         """Return for how long the calls have had the same result."""
         what, colon, why = self.said.partition(": ")
         comma = "" if colon or what in _PLAIN.values() else ","
         return seconds(name, value, 0.0, f"{what}{comma} for {in_words(value)}{colon}{why}")
+
+    def found(self, name: str, lasted_s: float, *more: Evidence, **fields: Any) -> Verdict:
+        """Return the verdict on calls that have had the same result for `lasted_s`."""
+        said = (self.lasting(name, lasted_s), *more)
+        return firing(since_seconds=lasted_s, measure=lasted_s, evidence_for=said, **fields)
 
 
 def _plain_result(call: Call) -> str:
@@ -111,11 +119,6 @@ def busy(waiting: float, reading: Reading, scrape: Call) -> bool:
         or (reading.server.process_open_fds or 0.0) >= BUSY_FDS
         or scrape.latency_s >= SLOW_ANSWER_SECONDS
     )
-
-
-def healthy(health: Call | None) -> bool:
-    """Return True if /health reported success."""
-    return health is not None and health.outcome == "ok"
 
 
 def turned_away(observation: Observation) -> bool:
@@ -157,10 +160,10 @@ class Health:
 
     def _count(self, reading: Reading, at_s: float) -> None:
         engines = reading.engines
-        counted = [each.generation_tokens for each in engines] + [
-            each.prompt_tokens for each in engines
+        counted = [
+            (each.generation_tokens or 0.0) + (each.prompt_tokens or 0.0) for each in engines
         ]
-        before, self._tokens = self._tokens, sum(tokens or 0.0 for tokens in counted)
+        before, self._tokens = self._tokens, sum(counted)
         self.in_hand = sum(
             (each.requests_running or 0.0) + (each.requests_waiting or 0.0) for each in engines
         )
@@ -180,9 +183,6 @@ class Health:
             return False
         self.told_dead = True
         return True
-
-    def serves(self, looks: int) -> bool:
-        return self.moving_looks >= looks
 
 
 EARLIER_SECONDS_MAX = 86_400.0

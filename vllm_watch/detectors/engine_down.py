@@ -9,26 +9,27 @@ of a real vLLM 0.32.
 
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from vllm_watch.detectors import down_signs, down_verdicts
+from vllm_watch.detectors import down_signs
 from vllm_watch.detectors.base import CLEAR, Evidence, Verdict, View
 from vllm_watch.detectors.demand import Demand
-from vllm_watch.detectors.down_signs import Earlier, Health, Run, Share
-from vllm_watch.detectors.down_verdicts import KIND, firing, unknown
+from vllm_watch.detectors.down_signs import KIND, Earlier, Health, Run, Share, firing, unknown
 from vllm_watch.detectors.gpu_fault import GpuTrouble
+from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.samples.observation import Call, Reading
+from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals import stored
-from vllm_watch.signals.loading import START_SECONDS, Loading
+from vllm_watch.signals.life import AWAY_SECONDS_MAX
+from vllm_watch.signals.loading import LIVES_KEPT, START_SECONDS, Loading
 from vllm_watch.support.quantities import in_words
 
 
-class Settings(BaseModel):
+class Settings(Base):
     """The limits of a server's silence, in scrapes and seconds. Silence is a time without an answer."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     refused_looks: int = Field(2, ge=1)
     """A server is down after this many refused scrapes in a row. A proxy or Service without a
@@ -101,19 +102,19 @@ class Settings(BaseModel):
     """A crash loop ends when a process has been up for this many seconds."""
 
 
-NEEDS = down_verdicts.NEEDS
+NEEDS = Needs(
+    sharpens=(
+        Need(("health",), "an engine core that dies is found only when its API server ends too"),
+        Need(("running", "waiting"), "a crash under load resembles the end of an idle server, so it pages late"),
+        Need(("finished",), "a server that was drained before it was stopped seems crashed"),
+        Need(("prompted",), "a server that was emptied before it was stopped may look crashed"),
+    ),
+)  # fmt: skip
 
 STATE_VERSION = 1
 
-AWAY_SECONDS_MAX = 600.0
-"""If no watcher ran for longer than this, only learnt values are restored. An update of the watcher
-takes less."""
-
 ABSENCE_SECONDS_MAX = 7 * 86_400.0
 """Absences are learnt up to this length. A server may be away for a weekend."""
-
-ENDS_KEPT = 8
-"""At most this many uptimes and survived hangs are kept."""
 
 OF_ADDRESS = ("earlier",)
 """State that is valid only for this address."""
@@ -126,8 +127,45 @@ IN_FLIGHT_MIN = 2.0
 """A crash harmed users if it cut off at least this many requests."""
 
 
-def _loading(state: Any) -> Loading:
-    return Loading.restored(stored.mapping(state))
+SCALING_SECONDS = 600.0
+"""Elastic scaling takes at most this many seconds. vLLM drains requests for two minutes
+(`drain_timeout`) and then moves ranks. After a failure, it returns 503 forever."""
+
+SIGN_SECONDS = 60.0
+"""A failed health check explains a crash if it is at most this many seconds old."""
+
+
+well = partial(firing, severity="page", present=False)  # at this poll, after it was found down
+
+
+def never_up(waited_s: float, said: str) -> Verdict:
+    """Judge a server that has refused connections since the first poll."""
+    if waited_s < START_SECONDS:
+        why = "vLLM refuses connections until its weights are loaded"
+        return unknown(f"refused for {in_words(waited_s)}; {why}")
+    return firing(
+        cause="unknown",
+        severity="ticket",
+        summary=f"never seen to answer, and it has refused for {waited_s / 60:.0f} min",
+        evidence_for=(down_signs.seconds("seconds_refused", waited_s, START_SECONDS, said),),
+    )
+
+
+def health_failed(text: str) -> Evidence:
+    """Return evidence of a dead engine core."""
+    return Evidence(name="health_status", value=503.0, expected=200.0, text=text)
+
+
+def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, ...]:
+    """Return evidence of a slow start."""
+    longest_s, loads_s = loading.longest_s, loading.for_s(at_s)
+    taken_s = at_s - began_s if loads_s is None else loads_s
+    if longest_s is None or taken_s < loading.patience_s(0.0):
+        return ()
+    text = f"loading for {in_words(taken_s)}; its longest start so far took {in_words(longest_s)}"
+    if loads_s is None:
+        text = f"down for {in_words(taken_s)} and no new process seen yet; its longest start so far took {in_words(longest_s)}"
+    return (down_signs.seconds("seconds_to_load", taken_s, longest_s, text),)
 
 
 class Detector(stored.Kept):
@@ -136,14 +174,14 @@ class Detector(stored.Kept):
     KEPT: ClassVar[stored.Fields] = {
         **dict.fromkeys(("began_s", "answered_s", "up_since_s"), stored.number_or_none),
         **dict.fromkeys(("busy", "crashed", "looping"), stored.flag),
-        "lives": stored.last(ENDS_KEPT),
+        "lives": stored.last(LIVES_KEPT),
         "demand": stored.part(Demand),
-        "loading": _loading,
+        "loading": stored.part(Loading),
         "share": stored.part(Share),
         "run": lambda state: None if state is None else stored.part(lambda: Run(0.0))(state),
         "earlier": stored.part(Earlier),
         "away_s": stored.amount,
-        "silences": stored.last(ENDS_KEPT),
+        "silences": stored.last(LIVES_KEPT),
     }
     LATER = ("share", "earlier")
 
@@ -163,9 +201,9 @@ class Detector(stored.Kept):
         self._share = Share()
         self._crashed = False
         self._looping = False
-        self._lives: deque[float] = deque(maxlen=ENDS_KEPT)  # seconds from start to crash
+        self._lives: deque[float] = deque(maxlen=LIVES_KEPT)  # seconds from start to crash
         self._away_s = 0.0  # longest absence that began without demand and ended by itself
-        self._silences: deque[float] = deque(maxlen=ENDS_KEPT)
+        self._silences: deque[float] = deque(maxlen=LIVES_KEPT)
 
     def export_state(self, at_s: float = 0.0) -> dict[str, Any]:
         state = super().export_state()
@@ -186,7 +224,8 @@ class Detector(stored.Kept):
         """Adopt values that remain valid after a long absence, and for other servers of the group."""
         stored.version(state, STATE_VERSION)
         silences = self.KEPT["silences"](state["silences"])
-        away_s, starts_s = stored.amount(state["away_s"]), _loading(state["loading"]).starts_s
+        away_s = stored.amount(state["away_s"])
+        starts_s = self.KEPT["loading"](state["loading"]).starts_s
         self._silences, self._away_s, self._loading = silences, away_s, Loading()
         self._loading.starts_s.extend(starts_s)
 
@@ -201,7 +240,8 @@ class Detector(stored.Kept):
 
     def _judge(self, view: View) -> Verdict:
         observation = view.observation
-        if observation.reading is not None or down_signs.healthy(observation.health):
+        health = observation.health
+        if observation.reading is not None or (health is not None and health.outcome == "ok"):
             return self._answered(view, observation.reading)
         if observation.scrape.outcome == "watcher":
             return unknown(f"{observation.scrape.error}")
@@ -225,12 +265,15 @@ class Detector(stored.Kept):
         if self._up_since_s is None:
             self._up_since_s = view.at_s
         if reading is not None:
-            self._remember(view, reading)
+            self._demand.look(view, reading)
+            scrape = view.observation.scrape
+            self._busy = down_signs.busy(self._demand.waiting, reading, scrape)
         if self._health.failed_looks:
             return self._unhealthy(view)
         up_s = view.at_s - self._up_since_s
         if self._looping and up_s < self._settings.loop_over_seconds:
-            return down_verdicts.up_in_a_loop(up_s)
+            summary = f"up for {in_words(up_s)}, as it was before each crash"
+            return well(cause="crash_loop", summary=summary)
         self._looping = False
         return Verdict(state=CLEAR, kind=KIND)
 
@@ -246,15 +289,13 @@ class Detector(stored.Kept):
             self._silences.append(lasted_s)
         self._run, self._crashed = None, False
 
-    def _remember(self, view: View, reading: Reading) -> None:
-        self._demand.look(view, reading)
-        self._busy = down_signs.busy(self._demand.waiting, reading, view.observation.scrape)
-
     def _unanswered(self, view: View, call: Call) -> Verdict:
         run = self._run
         if run is None:
             run = self._run = Run(began_s=view.at_s)
-        mute = self._is_mute(run, call, view.at_s)
+        began_s, mute = run.began_s, run.hear(call, view.at_s)
+        if self._demand.drained is None and not self._is_idle():
+            self._demand.unseen(run.began_s - began_s)
         if run.refused and mute:
             # After one refusal, every poll without a response counts as refused. The port of a
             # starting server opens and closes.
@@ -267,33 +308,28 @@ class Detector(stored.Kept):
                 return self._absent(view, run)
         return unknown(f"/metrics cannot be read: {run.said}")
 
-    def _is_mute(self, run: Run, call: Call, at_s: float) -> bool:
-        began_s, mute = run.began_s, run.hear(call, at_s)
-        if self._demand.drained is None and not self._is_idle():
-            self._demand.unseen(run.began_s - began_s)
-        return mute
-
     def _refused(self, view: View, run: Run) -> Verdict:
         down_s = view.at_s - run.began_s
         if self._answered_s is None:
-            return down_verdicts.never_up(view.at_s - (self._began_s or 0.0), run.said)
+            return never_up(view.at_s - (self._began_s or 0.0), run.said)
         loading, process = self._loading, view.observation.process
         lives = loading.is_ending(process)
         run.told_to_end = run.told_to_end or (lives and down_s >= self._settings.exit_seconds)
-        lives = lives or (
-            process is not None and process.alive is True and process.start_time is None
-        )
-        if lives and down_s < loading.patience_s(START_SECONDS):
+        unborn = process is not None and process.alive is True and process.start_time is None
+        if (lives or unborn) and down_s < loading.patience_s(START_SECONDS):
             return unknown(
                 f"refused for {in_words(down_s)}; its process is alive: it is starting or stopping"
             )
         gone = process is not None and process.alive is False
-        signs = (*down_verdicts.signs(view, self._health.failed_s), *self._gpus.evidence)
+        signs, dead_s = self._gpus.evidence, self._health.failed_s
+        if dead_s is not None and view.at_s - dead_s < SIGN_SECONDS:
+            text = "/health reported a dead engine core, just before"
+            signs = (health_failed(text), *signs)
         if run.looks < self._settings.refused_looks and not (signs or gone):
             return unknown("refused by one scrape")
         if loading.attempts >= self._settings.loop_starts:
             self._looping = True
-        planned = down_verdicts.planned(self._demand, told_to_end=run.told_to_end)
+        planned = self._demand.planned(told_to_end=run.told_to_end)
         if planned and not signs and not self._looping:
             return self._ended(view, run, planned)
         seen = self._demand.known or not run.reached_again
@@ -320,18 +356,14 @@ class Detector(stored.Kept):
         if not self._demand.in_flight:
             patience_s = max(patience_s, self._settings.away_factor * self._away_s)
         if down_s < patience_s or self._loading.in_time(view.at_s):
-            summary = f"refused for {in_words(down_s)}; {planned[0].text}"
-            return unknown(summary)
-        return firing(
+            return unknown(f"refused for {in_words(down_s)}; {planned[0].text}")
+        return run.found(
+            "seconds_refused",
+            down_s,
+            *slow_load(self._loading, view.at_s, run.began_s),
             cause="crash",
             severity="page" if self._demand.in_flight >= IN_FLIGHT_MIN and cut_off else "ticket",
             summary=f"stopped {down_s / 60:.0f} min ago, apparently on purpose, and is not back",
-            since_seconds=down_s,
-            measure=down_s,
-            evidence_for=(
-                run.lasting("seconds_refused", down_s),
-                *down_verdicts.slow_load(self._loading, view.at_s, run.began_s),
-            ),
             evidence_against=planned,
         )
 
@@ -353,24 +385,24 @@ class Detector(stored.Kept):
         early = down_s < self._patience_s(run)
         # An autoscaler may have stopped a server that became idle between polls.
         taken = not demand.known and down_s < settings.away_factor * self._away_s
-        slow = down_verdicts.slow_load(self._loading, view.at_s, run.began_s)
-        refused = run.lasting("seconds_refused", down_s)
-        against = down_verdicts.why_not_a_crash(demand, idle=self._is_idle())
-        how = down_verdicts.how_it_crashed(demand, at_work=at_work)
+        slow = slow_load(self._loading, view.at_s, run.began_s)
+        core = view.around.left_core
+        text = f"its engine core was left behind and still holds GPU memory: {core}"
+        left = () if core is None else (Evidence(name="left_core", value=core, text=text),)
+        against = demand.why_not_a_crash(idle=self._is_idle())
+        how = demand.how_it_crashed(at_work=at_work)
         if self._looping:
-            how = down_verdicts.how_it_loops(self._loading, settings.loop_starts, self._lives)
-        return firing(
+            last = ", ".join(map(in_words, list(self._lives)[-3:]))
+            how = f"crashed again: it ran for {last}, then refused connections"
+            if self._loading.attempts >= settings.loop_starts:
+                how = f"started {self._loading.attempts} times and never answered"
+        return run.found(
+            "seconds_refused",
+            down_s,
+            *(*left, *signs, *slow),
             cause="crash_loop" if self._looping else "crash",
             severity="ticket" if unused and (early or taken or self._is_idle()) else "page",
             summary="; ".join((how, *(each.text for each in slow))),
-            since_seconds=down_s,
-            measure=down_s,
-            evidence_for=(
-                refused,
-                *down_verdicts.left_behind(view.around.left_core),
-                *signs,
-                *slow,
-            ),
             evidence_against=against if unused else (),
         )
 
@@ -384,79 +416,90 @@ class Detector(stored.Kept):
         down_s, scaling = view.at_s - run.began_s, view.observation.scrape.scaling
         summary = f"/metrics and /health have been rejected for {in_words(down_s)}: {run.said}"
         patience_s = self._loading.patience_s(self._settings.page_after_seconds)
-        if down_s < (down_verdicts.SCALING_SECONDS if scaling else patience_s):
+        if down_s < (SCALING_SECONDS if scaling else patience_s):
             return unknown(summary)
         idle = self._demand.drained is not None or self._is_idle()
-        return firing(
+        return run.found(
+            "seconds_turned_away",
+            down_s,
             cause="operation_stuck" if scaling else "unreachable",
             severity="ticket" if idle else "page",
             summary=summary,
-            since_seconds=down_s,
-            measure=down_s,
-            evidence_for=(run.lasting("seconds_turned_away", down_s),),
         )
 
     def _silent(self, view: View, run: Run) -> Verdict:
         if self._answered_s is None:
             return self._still_silent(view, run)
         silent_s, settings = view.at_s - self._answered_s, self._settings
-        hang = run.hangs
+        hang = run.silent >= down_signs.ACCEPTED_LOOKS_MIN
         if run.silent:
             looks = settings.silent_looks
             seconds = settings.silent_busy_seconds if self._busy else settings.silent_seconds
         else:
             looks, seconds = settings.unreachable_looks, settings.unreachable_seconds
         if run.mute < looks or silent_s < seconds:
-            summary = f"no answer for {in_words(silent_s)}: {run.said}"
-            return unknown(summary)
+            return unknown(f"no answer for {in_words(silent_s)}: {run.said}")
+        in_flight = self._demand.in_flight
+        text = f"it was busy when it last answered ({in_flight:.0f} requests)"
+        busy = Evidence(name="requests_in_flight", value=in_flight, text=text)
         survived_s = 2.0 * max(self._silences, default=0.0)
         limit_s = max(settings.advise_seconds, survived_s)
         page_s = max(
             settings.silent_page_seconds, min(survived_s, settings.silent_page_seconds_max)
         )
-        what = (
-            "it has accepted connections but answered none" if hang else "it has not been reachable"
-        )
-        return firing(
+        what = "it has not been reachable"
+        if hang:
+            what = "it has accepted connections but answered none"
+        return run.found(
+            "seconds_unanswered",
+            silent_s,
             cause="api_hang" if hang else "unreachable",
             severity="ticket" if hang and silent_s < page_s else "page",
             restart_advised=hang and silent_s >= limit_s,
             summary=f"{what} for {in_words(silent_s)} ({run.looks} scrapes in a row)",
-            since_seconds=silent_s,
-            measure=silent_s,
-            evidence_for=(run.lasting("seconds_unanswered", silent_s),),
-            evidence_against=down_verdicts.was_busy(self._demand) if self._busy else (),
+            evidence_against=(busy,) if self._busy else (),
         )
 
     def _still_silent(self, view: View, run: Run) -> Verdict:
         silent_s = view.at_s - run.mute_s
         up = self._earlier.is_up(view.observation.process)
         patience_s = self._earlier.patience_s(run.mute_s, up, self._settings.page_after_seconds)
-        few = run.held < self._settings.silent_looks or not run.is_held
+        # A proxy without a server closes the calls that it accepts.
+        few = run.held < self._settings.silent_looks or run.held != run.silent
         if patience_s is None or few or silent_s < patience_s:
-            summary = f"no answer for {in_words(silent_s)}: {run.said}"
-            return unknown(summary)
-        return firing(
+            return unknown(f"no answer for {in_words(silent_s)}: {run.said}")
+        return run.found(
+            "seconds_unanswered",
+            silent_s,
+            *self._earlier.told(run.mute_s, up),
             cause="api_hang",
             severity="page",
             restart_advised=up is not None,
             summary=f"it has accepted connections but answered none for {in_words(silent_s)} ({run.looks} scrapes in a row)",
-            since_seconds=silent_s,
-            measure=silent_s,
-            evidence_for=(
-                run.lasting("seconds_unanswered", silent_s),
-                *self._earlier.told(run.mute_s, up),
-            ),
         )
 
     def _unhealthy(self, view: View) -> Verdict:
         health, looks, gpus = self._health, self._settings.dead_looks, self._gpus
+        failed = f"/health failed {health.failed_looks} times in a row"
+        said = health_failed(failed)
         if health.dead(view.at_s, looks, self._settings.silent_busy_seconds):
-            return down_verdicts.dead(
-                health.failed_looks, tuple(gpus.evidence), needs_hands=gpus.needs_hands
+            return firing(
+                cause="engine_dead",
+                severity="page",
+                restart_advised=not gpus.needs_hands,
+                summary=f"the API server answers, but its engine core is dead: {failed}",
+                evidence_for=(said, *gpus.evidence),
             )
-        if health.serves(looks):
-            return down_verdicts.health_failing(health.failed_looks)
+        if health.moving_looks >= looks:
+            text = "tokens were generated while /health failed"
+            moved = Evidence(name="tokens_moved", value=1.0, expected=0.0, text=text)
+            return firing(
+                cause="health_failing",
+                severity="ticket",
+                summary=f"/health returns 503 while it serves: {failed}",
+                evidence_for=(said, moved),
+            )
         if health.told_dead:
-            return down_verdicts.alive_after_all(health.failed_looks)
+            summary = f"{failed}, but tokens flowed"
+            return well(cause="engine_dead", summary=summary)
         return unknown(f"/health failed {health.failed_looks} times")

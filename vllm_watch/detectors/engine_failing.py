@@ -8,7 +8,7 @@ counted. Source: a real pair of vLLM 0.32 with its prefill server killed; vLLM #
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from vllm_watch.detectors import request_ends
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
@@ -17,6 +17,7 @@ from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.detectors.request_ends import Answers, Ends, Failures, Finding
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import StartFailure
+from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals import stored
 from vllm_watch.story.engine_failing import STORY
 
@@ -37,10 +38,8 @@ _KV = "kv_transfer"
 """Failure classes that `vllm-watch diagnose` finds in an engine's log."""
 
 
-class Settings(BaseModel):
+class Settings(Base):
     """How many requests must fail, and for how long."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     most_ratio: float = Field(0.5, gt=0, le=1)
     """An engine pages if this share of its requests fails for most_seconds."""

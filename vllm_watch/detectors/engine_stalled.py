@@ -8,26 +8,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from vllm_watch.detectors import stall_witnesses
-from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View, usual
 from vllm_watch.detectors.gpu_fault import GpuTrouble
 from vllm_watch.detectors.needs import Need, Needs
-from vllm_watch.detectors.stall_witnesses import FDS_GROWN_MIN, Engine, Habits
+from vllm_watch.detectors.stall_witnesses import Case, Engine, Habits
 from vllm_watch.samples.engine import EngineSample
+from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals import stored
-from vllm_watch.signals.life import model_of
-from vllm_watch.signals.progress import FOLLOWED_SECONDS, Progress
-from vllm_watch.signals.state import STALL_NOTICE_COARSE_SECONDS, operation, waits_for_kv
+from vllm_watch.signals.life import AWAY_SECONDS_MAX, model_of
+from vllm_watch.signals.progress import CONNECTIONS_MIN
+from vllm_watch.signals.state import operation, waits_for_kv
 from vllm_watch.story.engine_stalled import STORY
 from vllm_watch.support.quantities import in_words, requests
 
 
-class Settings(BaseModel):
+class Settings(Base):
     """All seconds are counted from the last scrape with progress."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     notice_seconds: float = Field(8.0, gt=0)
     """A hang is reported after this many seconds without progress. Steps take up to two seconds,
@@ -37,7 +36,7 @@ class Settings(BaseModel):
     """Replaces notice_seconds if only one request is in flight, which is weak evidence. If
     connections pile up or no GPU computes, notice_seconds still applies."""
 
-    notice_coarse_seconds: float = Field(STALL_NOTICE_COARSE_SECONDS, gt=0)
+    notice_coarse_seconds: float = Field(30.0, gt=0)
     """Replaces notice_seconds if steps are not counted (before vLLM 0.6.4), or until the first step
     after a sleep or pause. A whole prefill then shows no progress."""
 
@@ -100,9 +99,6 @@ NEEDS = Needs(
 
 STATE_VERSION = 3
 
-PAUSES_USUAL = 3
-"""The usual pause has this rank among the recent pauses. The longest has rank 1."""
-
 NOTICE_FACTOR = 1.5
 """A stall is reported after this many times the usual pause."""
 
@@ -147,7 +143,6 @@ class Detector:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._engines: dict[str, Engine] = {}
-        self._cores: dict[str, str] = {}
         self._gpus = GpuTrouble()
         self._ranks = Ranks()
         self._operations: dict[str, float] = {}
@@ -164,22 +159,17 @@ class Detector:
         samples = [each for each in reading.engines if each.engine in view.signals.engines]
         for gone in self._engines.keys() - {each.engine for each in samples}:
             del self._engines[gone]
-            self._cores.pop(gone, None)
         moved = [self._follow(view, each) for each in samples]
         for cpu in view.observation.cpu or ():
             if cpu.core is not None and cpu.engine in self._engines:
-                self._cores[cpu.engine] = cpu.core
+                self._engines[cpu.engine].core = cpu.core
         # Connections are counted per server, so they are evidence only if all engines stall.
         alone = not any(moved)
         verdicts = [
-            self._judge(view, each, steps=steps, alone=alone)
+            self._judge(Case(view, self._engines[each.engine], each, steps, alone))
             for each, steps in zip(samples, moved, strict=True)
         ]
         return self._ranks.told(view, verdicts)
-
-    def _core(self, view: View, engine: str) -> str | None:
-        alone = view.around.core if len(view.signals.engines) == 1 else None
-        return self._cores.get(engine, alone)
 
     def _follow(self, view: View, sample: EngineSample) -> bool:
         engine, progress = self._engines.get(sample.engine), view.progress[sample.engine]
@@ -188,17 +178,16 @@ class Detector:
             self._engines[sample.engine] = self._begun(view, sample, restarts)
             return False
         if progress.moved:
-            stall_witnesses.learn(engine, progress, young=stall_witnesses.is_young(view, sample))
+            engine.learn(progress, young=stall_witnesses.is_young(view, sample))
         if progress.served_s == view.at_s:
-            stall_witnesses.served(engine, view, sample.engine)
+            engine.served(view, sample.engine)
         if progress.silent_polls:
-            stall_witnesses.count_connections(engine, view, self._settings.notice_unseen_seconds)
+            engine.count_connections(view, self._settings.notice_unseen_seconds)
         else:
-            stall_witnesses.begin(engine, view)
+            engine.begin(view)
         return progress.moved
 
     def _begun(self, view: View, sample: EngineSample, restarts: int) -> Engine:
-        self._cores.pop(sample.engine, None)
         before, model = self._engines.get(sample.engine), model_of(sample)
         habits = Habits()
         if before is None:
@@ -206,7 +195,7 @@ class Detector:
         elif before.model == model:
             habits = before.habits
         engine = Engine(restarts=restarts, habits=habits, model=model)
-        stall_witnesses.begin(engine, view)
+        engine.begin(view)
         return engine
 
     def export_state(self, at_s: float) -> dict[str, Any]:
@@ -219,7 +208,7 @@ class Detector:
             stored.text(name): _engine(each)
             for name, each in stored.mapping(state["engines"]).items()
         }
-        if away_seconds <= FOLLOWED_SECONDS:
+        if away_seconds <= AWAY_SECONDS_MAX:
             self._engines = engines
         else:
             self._inherit(engines.values())
@@ -233,11 +222,11 @@ class Detector:
         for engine in engines:
             self._inherited.setdefault(engine.model, Habits()).add(engine.habits)
 
-    def _judge(self, view: View, sample: EngineSample, *, steps: bool, alone: bool) -> Verdict:
-        engine, progress = self._engines[sample.engine], view.progress[sample.engine]
-        stuck_s = self._operation_seconds(view, sample)
+    def _judge(self, case: Case) -> Verdict:
+        view, engine, sample, progress = case.view, case.engine, case.sample, case.progress
+        stuck_s = self._operation_seconds(case)
         if stuck_s >= self._settings.operation_seconds:
-            return self._firing(view, engine, sample, OPERATION, stuck_s)
+            return self._firing(case, OPERATION, stuck_s)
         if view.signals.engines[sample.engine].state == "sleeping":
             return Verdict(state=CLEAR, kind=KIND, engine=sample.engine)
         counters = () if progress.poll is None else progress.poll.counters
@@ -246,49 +235,35 @@ class Detector:
                 state=UNKNOWN, kind=KIND, engine=sample.engine,
                 summary="this vLLM exports no counter of its work",
             )  # fmt: skip
-        stall_witnesses.hear_canary(
-            engine, progress, view, sample.engine, alone=len(self._engines) == 1
+        stall_witnesses.hear_canary(case, alone=len(self._engines) == 1)
+        believed = (
+            progress.met
+            or not sample.requests_running
+            or engine.canary_failures > 0
+            or (case.alone and self._unseen(case) is not None)
         )
-        believed = self._believed(view, engine, sample, alone=alone)
-        self._want_canary(view, engine, sample.engine, alone=alone, believed=believed)
-        finding = self._at_work(view, engine, sample, steps=steps, alone=alone, believed=believed)
-        if finding is None:
-            finding = self._canary(view, engine, sample, alone=alone)
-        if finding is None and not progress.work and alone:
-            finding = self._unseen(view, engine, progress)
-            if finding is None and not steps and view.around.waited_for:
-                finding = self._waited_for(view, progress)
+        self._want_canary(case, believed=believed)
+        finding = self._at_work(case, believed=believed) or self._canary(case)
+        if finding is None and not progress.work and case.alone:
+            finding, served_s = self._unseen(case), view.at_s - progress.served_s
+            waited_for = view.around.waited_for and not case.steps
+            if finding is None and waited_for and served_s >= self._settings.notice_unseen_seconds:
+                finding = ("idle_wedged", served_s)
             # Clients that give up one by one suggest a hang. A failed canary must confirm it.
             if finding is None and engine.unserved >= max(
-                FDS_GROWN_MIN, 2.0 * engine.unserved_idle
+                CONNECTIONS_MIN, 2.0 * engine.unserved_idle
             ):
                 finding, believed = ("hang", view.at_s - progress.life_s), False
         if finding is not None:
-            cause, still_s = finding
             if engine.told_s is None:
                 engine.told_s = view.at_s
-            return self._firing(view, engine, sample, cause, still_s, believed=believed)
+            return self._firing(case, *finding, believed=believed)
         in_doubt = progress.silent_polls and (progress.work or engine.unseen_s is not None)
         state = UNKNOWN if in_doubt or engine.canary_failures else CLEAR
         return Verdict(state=state, kind=KIND, engine=sample.engine)
 
-    def _believed(self, view: View, engine: Engine, sample: EngineSample, *, alone: bool) -> bool:
-        progress = view.progress[sample.engine]
-        if progress.met or not sample.requests_running or engine.canary_failures:
-            return True
-        return alone and self._unseen(view, engine, progress) is not None
-
-    def _at_work(
-        self,
-        view: View,
-        engine: Engine,
-        sample: EngineSample,
-        *,
-        steps: bool,
-        alone: bool,
-        believed: bool,
-    ) -> tuple[str, float] | None:
-        progress = view.progress[sample.engine]
+    def _at_work(self, case: Case, *, believed: bool) -> tuple[str, float] | None:
+        view, sample, progress = case.view, case.sample, case.progress
         if not progress.work:
             return None
         queued_s = view.at_s - progress.queued_s
@@ -300,46 +275,39 @@ class Detector:
             return ("admission_deadlock" if empty else "hang"), queued_s
         still_s = view.at_s - progress.life_s
         # In doubt, wait until the clients of a hung engine have given up (OpenAI's after 600 s).
-        notice_s = (
-            self._notice_seconds(view, engine, sample, alone=alone)
-            if believed
-            else FOLLOWED_SECONDS
-        )
-        if sample.requests_running and not steps and still_s >= notice_s:
+        notice_s = self._notice_seconds(case) if believed else AWAY_SECONDS_MAX
+        if sample.requests_running and not case.steps and still_s >= notice_s:
             return "hang", still_s
         return (LIVELOCK, view.at_s - progress.output_s) if progress.overdue else None
 
-    def _operation_seconds(self, view: View, sample: EngineSample) -> float:
-        if _under_way(view, sample) is None:
-            self._operations.pop(sample.engine, None)
+    def _operation_seconds(self, case: Case) -> float:
+        if _under_way(case) is None:
+            self._operations.pop(case.sample.engine, None)
             return 0.0
-        return view.at_s - self._operations.setdefault(sample.engine, view.at_s)
+        at_s = case.view.at_s
+        return at_s - self._operations.setdefault(case.sample.engine, at_s)
 
-    def _notice_seconds(
-        self, view: View, engine: Engine, sample: EngineSample, *, alone: bool
-    ) -> float:
-        settings = self._settings
-        if stall_witnesses.is_young(view, sample):
+    def _notice_seconds(self, case: Case) -> float:
+        settings, view, engine, progress = self._settings, case.view, case.engine, case.progress
+        if stall_witnesses.is_young(view, case.sample):
             return settings.notice_young_seconds
-        progress = view.progress[sample.engine]
-        if sample.iteration_tokens is None or progress.waking:
+        if case.sample.iteration_tokens is None or progress.waking:
             return settings.notice_coarse_seconds
-        notice_s = settings.notice_seconds
-        usual = engine.habits.usual
-        if len(usual) >= PAUSES_USUAL:
-            usual_s = sorted(usual)[-PAUSES_USUAL]
-            notice_s = max(notice_s, min(NOTICE_FACTOR * usual_s, settings.notice_seconds_max))
-        second = alone and (engine.fds_grown >= FDS_GROWN_MIN or stall_witnesses.gpus_idle(view))
+        usual_s = min(NOTICE_FACTOR * usual(engine.habits.usual), settings.notice_seconds_max)
+        notice_s = max(settings.notice_seconds, usual_s)
+        grown = engine.fds_grown >= CONNECTIONS_MIN
+        second = case.alone and (grown or stall_witnesses.gpus_idle(view))
         if progress.work <= 1 and not second:
             return max(notice_s, settings.notice_one_request_seconds)
         return notice_s
 
-    def _unseen(self, view: View, engine: Engine, progress: Progress) -> tuple[str, float] | None:
+    def _unseen(self, case: Case) -> tuple[str, float] | None:
+        engine, at_s = case.engine, case.view.at_s
         if engine.unseen_s is None or engine.fds_rises < FDS_RISES_MISSED_MIN:
             return None
         if engine.fds_grown < max(FDS_GROWN_UNSEEN_MIN, 2.0 * engine.fds_idle):
             return None
-        unseen_s, still_s = view.at_s - engine.unseen_s, view.at_s - progress.life_s
+        unseen_s, still_s = at_s - engine.unseen_s, at_s - case.progress.life_s
         missed = engine.finish_rate * still_s
         if missed >= FINISHES_MISSED_MIN and engine.fds_grown >= FDS_SHARE_MISSED_MIN * missed:
             return "hang", still_s
@@ -347,81 +315,70 @@ class Detector:
             return None
         return ("hang", unseen_s) if unseen_s >= self._settings.notice_unseen_seconds else None
 
-    def _want_canary(
-        self, view: View, engine: Engine, name: str, *, alone: bool, believed: bool
-    ) -> None:
-        progress, failures = view.progress[name], engine.canary_failures
+    def _want_canary(self, case: Case, *, believed: bool) -> None:
+        engine, progress = case.engine, case.progress
         doubt = progress.gone or progress.doubtful or not believed
-        if (progress.work and not doubt) or progress.served_s == view.at_s:
+        if (progress.work and not doubt) or progress.served_s == case.view.at_s:
             return
+        failures = engine.canary_failures
         doubt = doubt or engine.unseen_s is not None or engine.unserved > 0.0
-        suspected = failures == 0 and alone and doubt
-        self.canary_wanted[name] = suspected or 0 < failures < self._settings.canary_failures
+        suspected = failures == 0 and case.alone and doubt
+        wanted = suspected or 0 < failures < self._settings.canary_failures
+        self.canary_wanted[case.sample.engine] = wanted
 
-    def _canary(
-        self, view: View, engine: Engine, sample: EngineSample, *, alone: bool
-    ) -> tuple[str, float] | None:
-        if engine.canary_failures < self._settings.canary_failures:
+    def _canary(self, case: Case) -> tuple[str, float] | None:
+        if case.engine.canary_failures < self._settings.canary_failures:
             return None
-        still_s = view.at_s - engine.canary_s
-        notice_s = self._notice_seconds(view, engine, sample, alone=alone)
-        return ("idle_wedged", still_s) if still_s >= notice_s else None
+        still_s = case.view.at_s - case.engine.canary_s
+        return ("idle_wedged", still_s) if still_s >= self._notice_seconds(case) else None
 
-    def _waited_for(self, view: View, progress: Progress) -> tuple[str, float] | None:
-        still_s = view.at_s - progress.served_s
-        return ("idle_wedged", still_s) if still_s >= self._settings.notice_unseen_seconds else None
-
-    def _firing(
-        self,
-        view: View,
-        engine: Engine,
-        sample: EngineSample,
-        cause: str,
-        still_s: float,
-        *,
-        believed: bool = True,
-    ) -> Verdict:
-        settings, progress = self._settings, view.progress[sample.engine]
+    def _firing(self, case: Case, cause: str, still_s: float, *, believed: bool = True) -> Verdict:
+        settings, engine, progress = self._settings, case.engine, case.progress
+        name, around = case.sample.engine, case.view.around
         survived_s = max(engine.habits.survived, default=0.0)
         limit_s = min(ADVISE_FACTOR * survived_s, settings.advise_seconds_max)
         limit_s = max(settings.advise_seconds, limit_s)
         # Unless a canary failed, the clients may be gone, or the peers out of reach.
-        left = progress.doubtful and self._unseen(view, engine, progress) is None
+        left = progress.doubtful and self._unseen(case) is None
         unsure = cause == "idle_wedged" or left or not believed
         harms = (cause != OPERATION or progress.work) and (believed or engine.fds is None)
         harms = harms and (cause != "hang" or still_s >= PAGE_SECONDS)
         helps = cause in _RESTART_CURES and (engine.canary_failures > 0 or not unsure)
         helps = helps and not self._gpus.needs_hands
+        core = engine.core or (around.core if len(case.view.signals.engines) == 1 else None)
+        text = f"its engine core is {core}"
+        seen_as = (Evidence(name="engine_core", value=core, text=text),) if core else ()
         return Verdict(
             state=FIRING,
             kind=KIND,
-            engine=sample.engine,
+            engine=name,
             cause=cause,
             severity="page" if harms else "ticket",
             restart_advised=still_s >= limit_s and helps,
-            summary=_summary(view, engine, sample, cause, still_s),
+            summary=_summary(case, cause, still_s),
             since_seconds=still_s,
             measure=still_s,
             evidence_for=(
-                *stall_witnesses.evidence_for(view, engine, sample, cause, still_s, survived_s),
-                *stall_witnesses.seen_as(self._core(view, sample.engine)),
+                *stall_witnesses.evidence_for(case, cause, still_s, survived_s),
+                *seen_as,
                 *self._gpus.evidence,
             ),
             evidence_against=stall_witnesses.evidence_against(
-                view, engine, sample, cause, still_s, limit_s if helps else None, survived_s
+                case, still_s, limit_s if helps else None, survived_s
             ),
         )
 
 
-def _under_way(view: View, sample: EngineSample) -> str | None:
-    reading = view.observation.reading
-    return None if reading is None else operation(sample, reading.server)
+def _under_way(case: Case) -> str | None:
+    reading = case.view.observation.reading
+    return None if reading is None else operation(case.sample, reading.server)
 
 
-def _summary(view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float) -> str:
+def _summary(case: Case, cause: str, still_s: float) -> str:
+    view, engine, sample, progress = case.view, case.engine, case.sample, case.progress
     seen, long = STORY.causes[cause].seen, in_words(still_s)
     if cause == OPERATION:
-        return f"{seen}: {_under_way(view, sample)}, for {long}"
+        return f"{seen}: {_under_way(case)}, for {long}"
     if cause == "idle_wedged" and not engine.canary_failures:
         who = f"{', '.join(view.around.waited_for)} wait{'s' * (len(view.around.waited_for) == 1)}"
         return f"{seen}: nothing done for {long}, while {who} for KV from it"
@@ -432,13 +389,13 @@ def _summary(view: View, engine: Engine, sample: EngineSample, cause: str, still
     if cause == PEER_WAIT:
         return f"{requests(waiting)} wait{'s' * (round(waiting) == 1)} for KV from another server; none has run for {long}"
     what = _SUMMARIES.get(cause, seen[0].upper() + seen[1:])
-    if cause == "hang" and not view.progress[sample.engine].work:
+    if cause == "hang" and not progress.work:
         asked = f"{engine.unserved:.0f} clients in turn waited over a minute and got no token"
         if engine.unseen_s is not None:
             asked = f"{engine.fds_grown:.0f} more connections are open than when the steps stopped"
         return f"{what} for {long}; {asked}"
     load = f"{requests(running)} running" + (f", {waiting:.0f} waiting" if waiting else "")
-    doubt = "" if view.progress[sample.engine].met else "; it was never seen to make progress"
+    doubt = "" if progress.met else "; it was never seen to make progress"
     return f"{what} for {long} with {load}{doubt}"
 
 

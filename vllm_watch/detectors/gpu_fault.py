@@ -5,11 +5,12 @@ Source: NVIDIA, Xid Errors; GPU Memory Error Management.
 
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, HostView, Verdict, View
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals import xid
 from vllm_watch.signals.holders import roles
 
@@ -58,9 +59,8 @@ class GpuTrouble:
         # The roster gets all GPUs. Otherwise another server's GPU would seem lost.
         self._roster.look(gpus)
         self.lost = tuple(gpu.uuid for gpu in self._roster.lost if gpu.uuid not in others)
-        self.xids = tuple(
-            sorted({code for gpu in view.gpus or () for code in gpu.xid_errors or ()})
-        )
+        codes = {code for gpu in view.gpus or () for code in gpu.xid_errors or ()}
+        self.xids = tuple(sorted(codes))
 
     @property
     def needs_hands(self) -> bool:
@@ -68,26 +68,21 @@ class GpuTrouble:
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
-        return (Evidence(name="gpu_trouble", value=self.text, text=self.text),) if self.text else ()
-
-    @property
-    def text(self) -> str:
         said = []
         if self.lost:
             said.append(f"{len(self.lost)} GPU{'s' * (len(self.lost) > 1)} lost")
         if self.xids:
             said.append("Xid " + ", ".join(map(str, self.xids)))
-        return "; ".join(said) + " on this host" if said else ""
+        text = "; ".join(said) + " on this host"
+        return (Evidence(name="gpu_trouble", value=text, text=text),) if said else ()
 
 
 KIND = "gpu_fault"
 NEEDS = Needs(must=(Need(("gpus",), "the GPUs and their driver's errors are not seen"),))
 
 
-class Settings(BaseModel):
+class Settings(Base):
     """How long signs of a fault remain valid."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     lost_looks: int = Field(2, ge=1)
     """A GPU is lost if it is missing from the driver's list in this many consecutive readings."""
@@ -230,8 +225,5 @@ def _xid(gpu: GpuSample, code: int) -> _Finding:
 
 def _evidence(finding: _Finding) -> Evidence:
     gpu = finding.gpu
-    return Evidence(
-        name=finding.cause,
-        value=finding.value,
-        text=f"GPU {gpu.index} ({gpu.uuid}): {finding.text}. Do: {finding.remedy}",
-    )
+    text = f"GPU {gpu.index} ({gpu.uuid}): {finding.text}. Do: {finding.remedy}"
+    return Evidence(name=finding.cause, value=finding.value, text=text)

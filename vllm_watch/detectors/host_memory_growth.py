@@ -10,11 +10,11 @@ from itertools import accumulate
 from statistics import median
 from typing import Any, ClassVar, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
 from vllm_watch.detectors.needs import Need, Needs
-from vllm_watch.samples.observation import Reading
+from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals import stored
 
 KIND = "host_memory_growth"
@@ -31,10 +31,8 @@ NEEDS = Needs(
 STATE_VERSION = 2
 
 
-class Settings(BaseModel):
+class Settings(Base):
     """Criteria of a leak."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     window_seconds: float = Field(1800.0, ge=300)
     """Growth is measured over this many seconds, in three equal periods. A filling cache slows down
@@ -147,7 +145,9 @@ class Detector(stored.Kept):
             if self._started is None:
                 self._reset_growth()  # the process may be another one
             self._forget(Verdict(state=UNKNOWN, kind=KIND))
-        self._media = _serves_media(reading)
+        asked = [each.mm_cache_queries for each in reading.engines]
+        known = [count for count in asked if count is not None]
+        self._media = any(count > 0 for count in known) if known else None
         if self._started is None or view.observation.t - self._started >= YOUNG_SECONDS:
             self._resident = server.process_resident_memory_bytes
             self._take(view.at_s, self._resident, server.process_open_fds or 0.0)
@@ -225,9 +225,17 @@ class Detector(stored.Kept):
         left_s = room / slope
         held_back = self._against_restart(since, left_s)
         self._advised = self._advised or not held_back
-        per_hour = slope * 3600.0
+        per_hour, least = slope * 3600.0, settings.steadiness_min
+        text = f"at this rate it holds twice as much in {self._resident / per_hour:.1f} h"
+        pace = _bytes("growth_per_hour", per_hour, 0.0, text)
         *parts, last = (f"{growth / 2**20:.0f}" for growth in growths)
         minutes = settings.window_seconds / len(growths) / 60.0
+        text = f"it grew by {', '.join(parts)} and {last} MiB in the last three {minutes:.0f}-minute periods"
+        ratio = round(growths[-1] / growths[0], 2)
+        steady = Evidence(name="steadiness", value=ratio, expected=least, text=text)
+        whole = (self._resident + room) / 2**30
+        text = f"at this rate it holds {whole:.0f} GiB in {left_s / 3600.0:.1f} h; its host's memory is not known"
+        left = _time_left(left_s, settings, text)
         return Verdict(
             state=FIRING,
             kind=KIND,
@@ -236,29 +244,7 @@ class Detector(stored.Kept):
             restart_advised=self._advised,
             summary=f"the API server holds {self._resident / 2**30:.1f} GiB and grows by "
             f"{per_hour / 2**30:.2f} GiB an hour without levelling off",
-            evidence_for=(
-                Evidence(
-                    name="growth_per_hour",
-                    value=round(per_hour),
-                    unit="bytes",
-                    expected=0.0,
-                    text=f"at this rate it holds twice as much in {self._resident / per_hour:.1f} h",
-                ),
-                Evidence(
-                    name="steadiness",
-                    value=round(growths[-1] / growths[0], 2),
-                    expected=settings.steadiness_min,
-                    text=f"it grew by {', '.join(parts)} and {last} MiB in the last three {minutes:.0f}-minute periods",
-                ),
-                Evidence(
-                    name="time_left",
-                    value=round(left_s),
-                    unit="s",
-                    expected=settings.restart_ahead_seconds,
-                    text=f"at this rate it holds {(self._resident + room) / 2**30:.0f} GiB "
-                    f"in {left_s / 3600.0:.1f} h; its host's memory is not known",
-                ),
-            ),
+            evidence_for=(pace, steady, left),
             evidence_against=() if self._advised else held_back,
         )
 
@@ -276,22 +262,21 @@ class Detector(stored.Kept):
         said = []
         if since < needed:
             text = f"a restart is advised when it has grown by {needed / 2**30:.0f} GiB: {why}"
-            said.append(
-                Evidence(name="grown", value=round(since), unit="bytes", expected=round(needed), text=text)
-            )  # fmt: skip
+            said.append(_bytes("grown", since, round(needed), text))
         ahead_s = settings.restart_ahead_seconds
         if left_s > ahead_s:
             text = f"a restart is advised when its memory lasts less than {ahead_s / 3600.0:.0f} h"
-            said.append(
-                Evidence(name="time_left", value=round(left_s), unit="s", expected=ahead_s, text=text)
-            )  # fmt: skip
+            said.append(_time_left(left_s, settings, text))
         return tuple(said)
 
 
-def _serves_media(reading: Reading) -> bool | None:
-    asked = [each.mm_cache_queries for each in reading.engines]
-    known = [count for count in asked if count is not None]
-    return any(count > 0 for count in known) if known else None
+def _bytes(name: str, value: float, expected: float, text: str) -> Evidence:
+    return Evidence(name=name, value=round(value), unit="bytes", expected=expected, text=text)
+
+
+def _time_left(left_s: float, settings: Settings, text: str) -> Evidence:
+    ahead_s = settings.restart_ahead_seconds
+    return Evidence(name="time_left", value=round(left_s), unit="s", expected=ahead_s, text=text)
 
 
 def _growths(minutes: Sequence[_Minute], third: float) -> list[float]:

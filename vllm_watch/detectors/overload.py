@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from vllm_watch.detectors.api_server import ApiServer
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
@@ -19,10 +19,11 @@ from vllm_watch.detectors.collapse_causes import (
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.detectors.per_engine import EngineLook, PerEngine
 from vllm_watch.samples.engine import EngineSample
+from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals import capacity, stored
-from vllm_watch.signals.baseline import STARVED_RUNNING, STARVED_USAGE_MIN
+from vllm_watch.signals.baseline import ALARM_KEPT_SECONDS, STARVED_RUNNING, STARVED_USAGE_MIN
 from vllm_watch.signals.blocks import Block, Blocks, began_anew
-from vllm_watch.signals.throughput import Mean
+from vllm_watch.signals.throughput import LEARNT_SECONDS, MEMORY_SECONDS, Mean
 from vllm_watch.support.quantities import in_words, requests
 
 DEMAND, DEFERRED, SMALL_CACHE, PAUSED = "demand", "deferred", "small_cache", "paused"
@@ -48,6 +49,32 @@ class Queue:
     cache_ratio: float | None = None  # cache size, relative to the previous process
     length_ratio: float | None = None  # mean length of finished requests, relative to the usual one
 
+    def used(self) -> Evidence:
+        text = (
+            f"{requests(self.running)} running (the most so far: {self.running_peak:.0f}), the KV cache is {self.usage:.0%} full, "
+            f"a step holds {self.step_tokens or 0.0:.0f} tokens (the most so far: {self.step_tokens_peak:.0f})"
+        )
+        return Evidence(name="kv_usage_ratio", value=self.usage, unit="ratio", text=text)
+
+    def longer(self) -> tuple[Evidence, ...]:
+        ratio = self.length_ratio
+        if ratio is None or ratio < 1.0 / STARVED_RUNNING:
+            return ()
+        text = f"requests that finish are {ratio:.1f} times as long as usual"
+        return (Evidence(name="request_length_ratio", value=ratio, expected=1.0, text=text),)
+
+    def not_excluded(self) -> tuple[Evidence, ...]:
+        unknown = {
+            "requests wait for something other than capacity (this vLLM does not report it)": self.deferred,
+            "the KV cache was larger before the last restart": self.cache_ratio,
+            "requests are longer than usual": self.length_ratio,
+        }
+        names = [name for name, value in unknown.items() if value is None]
+        if not names:
+            return ()
+        text = f"it is unknown whether {' and whether '.join(names)}, so that may be the cause"
+        return (Evidence(name="not_excluded", value=None, text=text),)
+
 
 def of_queue(queue: Queue) -> Cause:
     """Return the cause of a lasting queue."""
@@ -56,68 +83,23 @@ def of_queue(queue: Queue) -> Cause:
         return waits_for_peer(queue.awaiting, queue.usage)
     if queue.deferred is not None and queue.deferred >= most:
         return deferred(queue.deferred)
-    if queue.cache_ratio is not None and queue.cache_ratio < SMALL_SHARE and _is_full(queue):
+    full = queue.usage >= STARVED_USAGE_MIN
+    if queue.cache_ratio is not None and queue.cache_ratio < SMALL_SHARE and full:
         text = f"the KV cache has {queue.cache_ratio:.0%} of the tokens that it had before the last restart"
         small = Evidence(name="kv_cache_ratio", value=queue.cache_ratio, unit="ratio", expected=1.0, text=text)  # fmt: skip
-        return Cause(SMALL_CACHE, (small, _used(queue)))
-    if not (_is_full(queue) or _has_no_slot(queue) or _prefills(queue)):
-        return Cause(UNKNOWN, (_used(queue),))
-    return Cause(DEMAND, (_used(queue), *_longer(queue)), _not_excluded(queue))
+        return Cause(SMALL_CACHE, (small, queue.used()))
+    no_slot = queue.running >= STARVED_RUNNING * queue.running_peak
+    tokens, most_tokens = queue.step_tokens, queue.step_tokens_peak
+    prefills = tokens is None or tokens >= STARVED_RUNNING * most_tokens
+    if not (full or no_slot or prefills):
+        return Cause(UNKNOWN, (queue.used(),))
+    return Cause(DEMAND, (queue.used(), *queue.longer()), queue.not_excluded())
 
 
 def deferred(count: float) -> Cause:
     """Return the cause of deferred requests. They do not wait for capacity."""
     text = f"{requests(count)} deferred: they wait for a grammar to compile or a LoRA slot, and not for capacity"
     return Cause(DEFERRED, (Evidence(name="requests_deferred", value=count, text=text),))
-
-
-def paused(seconds: float, count: float) -> Cause:
-    """Return the cause of a pause that does not end."""
-    text = f"paused through /pause for {seconds / 60:.0f} min with {requests(count)} in hand"
-    return Cause(PAUSED, (Evidence(name="seconds_paused", value=round(seconds), unit="s", text=text),))  # fmt: skip
-
-
-def _is_full(queue: Queue) -> bool:
-    return queue.usage >= STARVED_USAGE_MIN
-
-
-def _has_no_slot(queue: Queue) -> bool:
-    return queue.running >= STARVED_RUNNING * queue.running_peak
-
-
-def _prefills(queue: Queue) -> bool:
-    return (
-        queue.step_tokens is None or queue.step_tokens >= STARVED_RUNNING * queue.step_tokens_peak
-    )
-
-
-def _used(queue: Queue) -> Evidence:
-    text = (
-        f"{requests(queue.running)} running (the most so far: {queue.running_peak:.0f}), the KV cache is {queue.usage:.0%} full, "
-        f"a step holds {queue.step_tokens or 0.0:.0f} tokens (the most so far: {queue.step_tokens_peak:.0f})"
-    )
-    return Evidence(name="kv_usage_ratio", value=queue.usage, unit="ratio", text=text)
-
-
-def _longer(queue: Queue) -> tuple[Evidence, ...]:
-    ratio = queue.length_ratio
-    if ratio is None or ratio < 1.0 / STARVED_RUNNING:
-        return ()
-    text = f"requests that finish are {ratio:.1f} times as long as usual"
-    return (Evidence(name="request_length_ratio", value=ratio, expected=1.0, text=text),)
-
-
-def _not_excluded(queue: Queue) -> tuple[Evidence, ...]:
-    unknown = {
-        "requests wait for something other than capacity (this vLLM does not report it)": queue.deferred,
-        "the KV cache was larger before the last restart": queue.cache_ratio,
-        "requests are longer than usual": queue.length_ratio,
-    }
-    names = [name for name, value in unknown.items() if value is None]
-    if not names:
-        return ()
-    text = f"it is unknown whether {' and whether '.join(names)}, so that may be the cause"
-    return (Evidence(name="not_excluded", value=None, text=text),)
 
 
 KIND = "overload"
@@ -129,13 +111,9 @@ NEEDS = Needs(
     ),
 )  # fmt: skip
 
-FOLLOWED_SECONDS = 60.0
-"""The stored queue is discarded if no watcher ran for longer than this."""
-
 RATE_SECONDS = 60.0
-USUAL_SECONDS = 3600.0
-"""The recent rate of finished requests is averaged over RATE_SECONDS, the usual rate over
-USUAL_SECONDS."""
+"""The recent rate of finished requests is averaged over this many seconds, the usual rate over
+MEMORY_SECONDS."""
 
 STANDS_SECONDS, SHRINKS_SECONDS = 60.0, 600.0
 """A shrinking queue is a finding if it has lasted STANDS_SECONDS, and will need at least
@@ -150,17 +128,12 @@ DEFERRED_SECONDS, DEFERRED_MIN, DEFERRED_TIMES = 120.0, 3.0, 4.0
 DEFERRED_MIN and above DEFERRED_TIMES × the usual number for DEFERRED_SECONDS. Compiling takes
 seconds."""
 
-DEFERRED_KNOWN_SECONDS = 600.0
-"""The usual number of deferred requests is known after this many seconds."""
-
 PAUSED_SECONDS = 600.0
 """A longer pause is a finding. Weight updates take minutes."""
 
 
-class Settings(BaseModel):
+class Settings(Base):
     """The limits of a queue."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     delay_seconds: float = Field(default=45.0, gt=0)
     """A queue is too long if a new request would wait longer than this. Users leave after ten
@@ -191,12 +164,12 @@ class EngineJudge(stored.Kept):
         self._cache_tokens: float | None = None
         self._former_tokens: float | None = None
         self._lately = Finished()
-        self._tokens = Mean(USUAL_SECONDS)
+        self._tokens = Mean(MEMORY_SECONDS)
         self._deferred: deque[tuple[float, float]] = deque()
-        self._deferred_usual = Mean(USUAL_SECONDS)
+        self._deferred_usual = Mean(MEMORY_SECONDS)
         self._paused_s: float | None = None
         self._finished = Mean(RATE_SECONDS)
-        self._usual = Mean(USUAL_SECONDS)
+        self._usual = Mean(MEMORY_SECONDS)
         self._since_s: float | None = None
         self._since_waiting = 0.0
         self._fired = False
@@ -236,8 +209,9 @@ class EngineJudge(stored.Kept):
         seconds = look.at_s - self._paused_s
         if seconds < PAUSED_SECONDS:
             return None
-        cause = paused(seconds, count)
-        return self._verdict(cause, cause.evidence_for[0].text, seconds, seconds)
+        text = f"paused through /pause for {seconds / 60:.0f} min with {requests(count)} in hand"
+        said = Evidence(name="seconds_paused", value=round(seconds), unit="s", text=text)
+        return self._verdict(Cause(PAUSED, (said,)), text, seconds, seconds)
 
     def _learn(self, block: Block) -> None:
         self._running_peak = max(self._running_peak, block.running)
@@ -257,7 +231,7 @@ class EngineJudge(stored.Kept):
     def _stuck(self) -> float | None:
         usual = self._deferred_usual
         if (
-            usual.weight < DEFERRED_KNOWN_SECONDS
+            usual.weight < LEARNT_SECONDS
             or self._deferred[-1][0] - self._deferred[0][0] < DEFERRED_SECONDS
         ):
             return None
@@ -273,7 +247,7 @@ class EngineJudge(stored.Kept):
         self._usual.restore(state["usual"], away_seconds)
         super().restore(state)
         self._fired = stored.flag(state["firing"])
-        if away_seconds > FOLLOWED_SECONDS:
+        if away_seconds > ALARM_KEPT_SECONDS:
             self._since_s, self._fired = None, False
 
     def _judge(self, block: Block) -> Verdict:

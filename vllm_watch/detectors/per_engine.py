@@ -1,6 +1,6 @@
 """Judges each engine of a server separately."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from vllm_watch.detectors.base import UNKNOWN, Verdict, View
@@ -26,16 +26,11 @@ class EngineLook:
 
 
 class Judge(Protocol):
-    """Judges one engine."""
+    """Judges one engine. `restore` takes the state of the same process, as plain values."""
 
-    def update(self, look: EngineLook) -> Verdict:
-        """Return the verdict."""
-
-    def export_state(self) -> dict[str, Any]:
-        """Return plain values."""
-
-    def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        """Restore the state of the same process."""
+    def update(self, look: EngineLook) -> Verdict: ...
+    def export_state(self) -> dict[str, Any]: ...
+    def restore(self, state: stored.Stored, away_seconds: float) -> None: ...
 
 
 J = TypeVar("J", bound=Judge)
@@ -43,8 +38,8 @@ J = TypeVar("J", bound=Judge)
 STATE_VERSION = 2
 
 KEPT_SECONDS = 6 * 3600.0
-"""Learnt state is discarded if no watcher ran for longer than this. Requests differ by time of
-day."""
+"""Learnt values older than this are forgotten, because requests differ by time of day. Learnt state is
+discarded if no watcher ran for longer."""
 
 
 class PerEngine(Generic[J]):
@@ -53,7 +48,7 @@ class PerEngine(Generic[J]):
     def __init__(self, kind: str, make: Callable[[str], J]) -> None:
         self._kind = kind
         self._make = make
-        self._judges: dict[str, J] = {}
+        self.judges: dict[str, J] = {}
         self._known = True
         self._seen: dict[str, tuple[EngineSample, ServerSample]] = {}
         self._kept: dict[str, stored.Stored] = {}  # restored state of engines not seen yet
@@ -63,7 +58,7 @@ class PerEngine(Generic[J]):
         engines = {
             name: {
                 "life": life_of(*seen).export_state(),
-                "judge": self._judges[name].export_state(),
+                "judge": self.judges[name].export_state(),
             }
             for name, seen in self._seen.items()
         }
@@ -88,27 +83,21 @@ class PerEngine(Generic[J]):
             judge.restore(state["judge"], away_s)
         return judge
 
-    @property
-    def judges(self) -> Mapping[str, J]:
-        return self._judges
-
     def update(self, view: View) -> Sequence[Verdict]:
         reading = view.observation.reading
         self._known = self._known and view.known
         if reading is None:
-            return [
-                Verdict(state=UNKNOWN, kind=self._kind, engine=engine) for engine in self._judges
-            ]
-        for gone in self._judges.keys() - {sample.engine for sample in reading.engines}:
-            del self._judges[gone]
+            return [Verdict(state=UNKNOWN, kind=self._kind, engine=name) for name in self.judges]
+        for gone in self.judges.keys() - {sample.engine for sample in reading.engines}:
+            del self.judges[gone]
             del self._seen[gone]
         known, self._known = self._known, True
         cpu = {each.engine: each for each in view.observation.cpu or ()}
         verdicts, gpus = [], view.gpus
         for sample in reading.engines:
-            judge = self._judges.get(sample.engine)
+            judge = self.judges.get(sample.engine)
             if judge is None:
-                judge = self._judges[sample.engine] = self._new_judge(view, sample, reading.server)
+                judge = self.judges[sample.engine] = self._new_judge(view, sample, reading.server)
             self._seen[sample.engine] = sample, reading.server
             look = EngineLook(
                 at_s=view.at_s,

@@ -9,6 +9,7 @@ from typing import ClassVar, NamedTuple
 from vllm_watch.samples.engine import EngineSample, Histogram, Labelled
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
+from vllm_watch.signals.throughput import LEARNT_SECONDS
 from vllm_watch.signals.totals import Numbers
 
 WINDOW_SECONDS = 30.0
@@ -52,6 +53,9 @@ class Ends(NamedTuple):
     short: float = 0.0  # at most one token, although more were allowed
     cut: float = 0.0  # ended as `length` far below max_tokens
 
+    def since(self, then: "Ends") -> "Ends":
+        return Ends(*map(sub, self, then))
+
     @property
     def done(self) -> float:
         return self.stop + self.length
@@ -63,11 +67,6 @@ class Ends(NamedTuple):
     @property
     def ended(self) -> float:
         return self.failed + self.done + self.doubtful
-
-
-def growth(then: Ends, now: Ends) -> Ends:
-    """Return each counter's growth."""
-    return Ends(*map(sub, now, then))
 
 
 def of_engine(sample: EngineSample, *, alone: bool) -> Ends:
@@ -118,7 +117,7 @@ class Failures:
         self._looks = deque(() if ends is None else ((at_s, ends),))
         self._sample, self._restarts = sample, restarts
         self._kv_then: Labelled = {}
-        self._since_s: float | None = None
+        self.began_s: float | None = None
         self._until_s = 0.0
         self._last_end_s = 0.0
         self.newest = self.window = Ends()
@@ -135,12 +134,12 @@ class Failures:
         # vLLM counts a refusal before its 503, so `api` may fall.
         if ends.api < then.api:
             ends = ends._replace(api=then.api)
-        grown, before = growth(then, ends), self._sample
+        grown, before = ends.since(then), self._sample
         hung_up = 0.0 if grown.tokens or not ends.tokens else grown.aborted
         short, cut = _short_and_cut(grown, before, sample)
         doubtful = then.doubtful + hung_up + grown.repeated
         now = Ends(*ends[:-3], doubtful, then.short + short, then.cut + cut)
-        self._sample, self.newest = sample, growth(then, now)
+        self._sample, self.newest = sample, now.since(then)
         self._looks.append((at_s, now))
         self.window = self._trimmed(at_s, now)
         kv, kv_before = (dict((each and each.kv_failures) or {}) for each in (sample, before))
@@ -149,25 +148,25 @@ class Failures:
     def _trimmed(self, at_s: float, now: Ends) -> Ends:
         looks, window = self._looks, None
         while looks[1][0] <= at_s - WINDOW_SECONDS:
-            rest = growth(looks[1][1], now)
+            rest = now.since(looks[1][1])
             enough = rest.ended >= (ENDS_MIN if rest.done else RUN_MIN)
             if not enough and looks[1][0] > at_s - WINDOW_SECONDS_MAX:
                 break
             looks.popleft()
             window = rest
-        return window or growth(looks[0][1], now)
+        return window or now.since(looks[0][1])
 
     def _follow(self, at_s: float, kv: Labelled, kv_before: Labelled) -> None:
         failed, doubtful = self.newest.failed, self.newest.doubtful
         if failed or doubtful or self.newest.done:
             self._last_end_s = at_s
         if failed or doubtful:
-            if self._since_s is None:
-                self._since_s, self._kv_then = at_s, kv_before
+            if self.began_s is None:
+                self.began_s, self._kv_then = at_s, kv_before
             self._until_s = at_s
-        elif self._since_s is not None and self.quiet(at_s):
-            self._since_s = None
-        self.kv_failed = {} if self._since_s is None else {
+        elif self.began_s is not None and self.quiet(at_s):
+            self.began_s = None
+        self.kv_failed = {} if self.began_s is None else {
             name: count - self._kv_then.get(name, 0.0)
             for name, count in kv.items()
             if count > self._kv_then.get(name, 0.0)
@@ -178,7 +177,7 @@ class Failures:
         return self._looks[-1][0] - self._looks[0][0]
 
     def quiet(self, at_s: float) -> bool:
-        if self._since_s is None:
+        if self.began_s is None:
             return True
         ago_s = at_s - self._until_s
         return ago_s > WINDOW_SECONDS_MAX or (
@@ -189,12 +188,8 @@ class Failures:
         return at_s - self._until_s <= PRESENT_SECONDS or self._last_end_s <= self._until_s
 
     @property
-    def began_s(self) -> float | None:
-        return self._since_s
-
-    @property
     def lasted_s(self) -> float:
-        return 0.0 if self._since_s is None else self._until_s - self._since_s
+        return 0.0 if self.began_s is None else self._until_s - self.began_s
 
     def share(self, *, doubtful: bool = False) -> float:
         failed = self.window.failed + (self.window.doubtful if doubtful else 0.0)
@@ -244,8 +239,8 @@ SURE = 14.0
 """A finding needs this log likelihood ratio. On a busy engine, chance exceeds it about once a
 year."""
 
-LEARNT_ANSWERS, LEARNT_SECONDS = 50.0, 600.0
-"""The reference is known after this many earlier answers, over this many seconds."""
+LEARNT_ANSWERS = 50.0
+"""The reference is known after this many earlier answers, over LEARNT_SECONDS."""
 
 PAST_HALF_SECONDS = 3 * 3600.0
 """Half-life of an answer's weight in the reference. It is long, so that a fault does not become
@@ -303,7 +298,7 @@ class Answers(stored.Kept):
             sure = done and done * _divergence(count / done, usual) >= SURE
             if not sure or count < (STILL_RATIO if goes_on else ALL_RATIO) * done:
                 continue
-            self._strange = _sum(self._strange, newest) if goes_on else window
+            self._strange = Ends(*map(add, self._strange, newest)) if goes_on else window
             self._strange_s = self._strange_s + seconds if goes_on else window_s
             severity = self._severity(cause, self._strange)
             if severity is not None:
@@ -347,10 +342,8 @@ class Answers(stored.Kept):
         return "page" if cause == ENDLESS else self._in_place_of_others(cause, now)
 
     def _in_place_of_others(self, cause: str, now: Ends) -> str | None:
-        usual, is_now = (
-            _count(cause, self._past) / self._seconds,
-            _count(cause, now) / self._strange_s,
-        )
+        usual = _count(cause, self._past) / self._seconds
+        is_now = _count(cause, now) / self._strange_s
         if is_now < ALIKE_FACTOR * usual:
             return None
         missing = self._past.done / self._seconds - usual - (now.done / self._strange_s - is_now)
@@ -361,10 +354,6 @@ def _count(cause: str, ends: Ends) -> float:
     if cause == ENDLESS:
         return ends.length
     return ends.short if cause == EMPTY else max(ends.short, ends.cut)
-
-
-def _sum(one: Ends, other: Ends) -> Ends:
-    return Ends(*map(add, one, other))
 
 
 def _mean(total: float, count: float) -> float:

@@ -3,12 +3,14 @@
 Source: vLLM #55510, #42017, #43060.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, HostView, Verdict
 from vllm_watch.detectors.needs import Need, Needs
+from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals.holders import records
 from vllm_watch.signals.holders.records import GpuHolders, Holder, Judged, Limits
 from vllm_watch.story.stale_vram import STORY
@@ -24,10 +26,8 @@ KEPT_SHARE_MIN = 0.5
 everything or less than a tenth. An engine never seen awake may hold this share of the whole GPU."""
 
 
-class Settings(BaseModel):
+class Settings(Base):
     """Unused GPU memory is reported beyond these sizes and times."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     bytes_min: int = Field(256 * 2**20, ge=0)
     """Processes with less memory than this are not reported. A CUDA context takes more: 300 to 600 MiB."""
@@ -67,6 +67,9 @@ class Settings(BaseModel):
         return Limits(**self.model_dump(exclude={"bytes_min", "asleep_seconds"}))
 
 
+_Found = tuple[GpuHolders, Judged, Holder | None]
+
+
 class HostDetector:
     """Judges the holders of memory on one host's GPUs."""
 
@@ -78,14 +81,14 @@ class HostDetector:
     def update(self, view: HostView) -> Verdict:
         if not view.gpus:
             return Verdict(state=UNKNOWN, kind=KIND)
-        found = [*self._found(view), *self._kept_asleep(view)]
+        both = self._found(view), self._kept_asleep(view)
+        found = [one for each in both for one in sorted(each, key=_largest_first)]
         if not found:
             known = all(each.holders is not None for each in view.holders)
             return Verdict(state=CLEAR if known else UNKNOWN, kind=KIND)
         return self._firing(view, found)
 
-    def _found(self, view: HostView) -> "list[tuple[GpuHolders, Judged, Holder | None]]":
-        found: list[tuple[GpuHolders, Judged, Holder | None]] = []
+    def _found(self, view: HostView) -> Iterator[_Found]:
         seen = set()
         for each in view.holders:
             for holder in each.stale:
@@ -93,14 +96,12 @@ class HostDetector:
                 used = holder.process.used_bytes
                 place = (holder.process.pid, each.gpu.mig_parent_uuid or each.gpu.uuid)
                 if place not in seen and (used is None or used >= self._settings.bytes_min):
-                    found.append((each, holder.judged, holder))
+                    yield each, holder.judged, holder
                     seen.add(place)
             if each.unaccounted.verdict == records.STALE:
-                found.append((each, each.unaccounted, None))
-        return sorted(found, key=lambda one: (-_bytes(one), one[0].gpu.index))
+                yield each, each.unaccounted, None
 
-    def _kept_asleep(self, view: HostView) -> "list[tuple[GpuHolders, Judged, Holder | None]]":
-        found: list[tuple[GpuHolders, Judged, Holder | None]] = []
+    def _kept_asleep(self, view: HostView) -> Iterator[_Found]:
         for each in view.holders:
             uuid, using = each.gpu.uuid, view.using(each.gpu.uuid)
             ours = [one for one in each.holders or () if one.judged.verdict == records.VLLM]
@@ -124,12 +125,9 @@ class HostDetector:
                 told = f"{using[0].name} has slept for {seconds(view.at_s - since_s)} and holds {size(held)} of {size(usual)}"  # fmt: skip
                 judged = Judged(verdict=records.STALE, reason=records.SLEEPING_ENGINE, evidence=(told,))  # fmt: skip
                 largest = max(ours, key=lambda one: one.process.used_bytes or 0)
-                found.append((each, judged, replace(largest, judged=judged)))
-        return sorted(found, key=lambda one: (-_bytes(one), one[0].gpu.index))
+                yield each, judged, replace(largest, judged=judged)
 
-    def _firing(
-        self, view: HostView, found: "list[tuple[GpuHolders, Judged, Holder | None]]"
-    ) -> Verdict:
+    def _firing(self, view: HostView, found: list[_Found]) -> Verdict:
         gpu, judged, holder = found[0]
         reason = judged.reason or "unknown"
         whole = sum(map(_bytes, found))
@@ -164,10 +162,14 @@ EVIDENCE_MAX = 8
 """An incident lists at most this many holders."""
 
 
-def _bytes(one: "tuple[GpuHolders, Judged, Holder | None]") -> int:
+def _bytes(one: _Found) -> int:
     gpu, _, holder = one
     used = gpu.unaccounted_bytes if holder is None else holder.process.used_bytes
     return used or 0
+
+
+def _largest_first(one: _Found) -> tuple[int, int]:
+    return -_bytes(one), one[0].gpu.index
 
 
 def _who(holder: Holder) -> str:
@@ -183,7 +185,7 @@ def _who(holder: Holder) -> str:
     return f"{STORY.causes[holder.judged.reason or ''].title} ({', '.join(told)})"
 
 
-def _evidence(one: "tuple[GpuHolders, Judged, Holder | None]") -> Evidence:
+def _evidence(one: _Found) -> Evidence:
     gpu, judged, holder = one
     text = "; ".join(judged.evidence)
     if holder is not None:

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.samples.engine import EngineSample
-from vllm_watch.samples.observation import CanaryCall
+from vllm_watch.samples.record import short_record
 from vllm_watch.signals import state, stored
-from vllm_watch.signals.progress import Progress
+from vllm_watch.signals.progress import CONNECTIONS_MIN, Progress
 from vllm_watch.story.base import ADVISED_AFTER
 from vllm_watch.support.quantities import in_words, requests
 
@@ -16,16 +16,9 @@ PAUSES_KEPT = 16
 """At most this many survived pauses are kept. The longest delays a restart, and the usual one
 delays a report."""
 
-PAUSE_SECONDS_MIN = 2.0
-"""A pause lasts at least this many seconds. A shorter one may be a step."""
-
 HABIT_SECONDS_MAX = 20.0
 """A reported stall is learnt as a usual pause if it lasted at most this many seconds. An engine
 that hangs for a minute is unhealthy each time."""
-
-FDS_GROWN_MIN = 3.0
-"""At least this many more connections must be open than at the last step. One or two may come from
-a scraper or a browser."""
 
 CANARY_SECONDS_MIN = 2.0
 """A canary (one-token request) that fails sooner than this was refused (wrong key or model
@@ -84,32 +77,80 @@ class Engine(stored.Kept):
     canary_s: float = 0.0
     canary_waited_s: float = 0.0
     model: str = ""
+    core: str | None = None  # process title and PID of its engine core
 
     @property
     def fds_grown(self) -> float:
         return 0.0 if self.fds is None or self.fds_now is None else self.fds_now - self.fds
 
+    def begin(self, view: View) -> None:
+        """Begin again without signs of a stall."""
+        self.told_s, self.fds_rises, self.unseen_s = None, 0, None
+        self.asked_s, self.unserved = None, 0.0
+        self.fds = self.fds_now = view.signals.process_open_fds
 
-def begin(engine: Engine, view: View) -> None:
-    """Begin again without signs of a stall."""
-    engine.told_s, engine.fds_rises, engine.unseen_s = None, 0, None
-    engine.asked_s, engine.unserved = None, 0.0
-    engine.fds = engine.fds_now = view.signals.process_open_fds
+    def served(self, view: View, name: str) -> None:
+        """Forget failed canaries, and note the finish rate."""
+        self.canary_failures = 0
+        signals = view.signals.engines.get(name)
+        self.finish_rate = (signals and signals.requests_finished_per_second) or 0.0
+
+    def learn(self, progress: Progress, *, young: bool) -> None:
+        """Learn from a pause that has ended."""
+        if progress.pause_s >= state.STILL_SECONDS and not young:
+            self.habits.survived.append(progress.pause_s)
+            if self.told_s is None or progress.pause_s <= HABIT_SECONDS_MAX:
+                self.habits.usual.append(progress.pause_s)
+        elif not progress.pause_s:
+            self.fds_idle = max(self.fds_idle, self.fds_grown)
+            self.unserved_idle = max(self.unserved_idle, self.unserved)
+
+    def count_connections(self, view: View, long_s: float) -> None:
+        """Count connections. vLLM closes idle ones after 5 s, so a connection that is open for `long_s` waits for an answer."""
+        now = view.signals.process_open_fds
+        if now is None:
+            return
+        if self.fds_now is not None and now > self.fds_now:
+            self.fds_rises += 1
+        self.fds_now = now
+        if self.fds is None or now < self.fds:
+            self.fds = now
+        if self.fds_grown < 1.0:
+            lasted_s = 0.0 if self.asked_s is None else view.at_s - self.asked_s
+            self.asked_s, self.unserved = None, self.unserved + (lasted_s >= long_s)
+        elif self.asked_s is None:
+            self.asked_s = view.at_s
+        if self.fds_grown < CONNECTIONS_MIN:
+            self.unseen_s = None
+        elif self.unseen_s is None:
+            self.unseen_s = view.at_s
 
 
-def served(engine: Engine, view: View, name: str) -> None:
-    """Forget failed canaries, and note the finish rate."""
-    engine.canary_failures = 0
-    signals = view.signals.engines.get(name)
-    engine.finish_rate = (signals and signals.requests_finished_per_second) or 0.0
+@short_record
+class Case:
+    """One engine at one poll."""
+
+    view: View
+    engine: Engine
+    sample: EngineSample
+    steps: bool  # something changed since the previous poll
+    alone: bool  # all engines of the server stand still
+
+    @property
+    def progress(self) -> Progress:
+        return self.view.progress[self.sample.engine]
 
 
-def hear_canary(engine: Engine, progress: Progress, view: View, name: str, *, alone: bool) -> None:
-    """Count an unanswered canary, unless it may have waited in a queue."""
+def hear_canary(case: Case, *, alone: bool) -> None:
+    """Count an unanswered canary, unless it may have waited in a queue. `alone` is True if the server has no other engine."""
+    view, engine, progress = case.view, case.engine, case.progress
     canary = view.observation.canary
-    if canary is None or not (alone or canary.engine == name):
+    if canary is None or not (alone or canary.engine == case.sample.engine):
         return
-    outcome = canary_outcome(canary)
+    outcome = canary.outcome
+    if outcome is None:
+        unanswered = canary.latency_s >= CANARY_SECONDS_MIN
+        outcome = "ok" if canary.ok else "unanswered" if unanswered else "refused"
     if outcome == "ok":
         engine.canary_failures = 0
     sent_s = view.at_s - canary.latency_s
@@ -120,47 +161,6 @@ def hear_canary(engine: Engine, progress: Progress, view: View, name: str, *, al
     engine.canary_waited_s = canary.latency_s
     if engine.canary_failures == 1:
         engine.canary_s = sent_s
-
-
-def canary_outcome(canary: CanaryCall) -> str:
-    """Return one of CANARY_OUTCOMES."""
-    if canary.outcome is not None:
-        return canary.outcome
-    if canary.ok:
-        return "ok"
-    return "unanswered" if canary.latency_s >= CANARY_SECONDS_MIN else "refused"
-
-
-def learn(engine: Engine, progress: Progress, *, young: bool) -> None:
-    """Learn from a pause that has ended."""
-    if progress.pause_s >= PAUSE_SECONDS_MIN and not young:
-        engine.habits.survived.append(progress.pause_s)
-        if engine.told_s is None or progress.pause_s <= HABIT_SECONDS_MAX:
-            engine.habits.usual.append(progress.pause_s)
-    elif not progress.pause_s:
-        engine.fds_idle = max(engine.fds_idle, engine.fds_grown)
-        engine.unserved_idle = max(engine.unserved_idle, engine.unserved)
-
-
-def count_connections(engine: Engine, view: View, long_s: float) -> None:
-    """Count connections. vLLM closes idle ones after 5 s, so a connection that is open for `long_s` waits for an answer."""
-    now = view.signals.process_open_fds
-    if now is None:
-        return
-    if engine.fds_now is not None and now > engine.fds_now:
-        engine.fds_rises += 1
-    engine.fds_now = now
-    if engine.fds is None or now < engine.fds:
-        engine.fds = now
-    if engine.fds_grown < 1.0:
-        lasted_s = 0.0 if engine.asked_s is None else view.at_s - engine.asked_s
-        engine.asked_s, engine.unserved = None, engine.unserved + (lasted_s >= long_s)
-    elif engine.asked_s is None:
-        engine.asked_s = view.at_s
-    if engine.fds_grown < FDS_GROWN_MIN:
-        engine.unseen_s = None
-    elif engine.unseen_s is None:
-        engine.unseen_s = view.at_s
 
 
 def is_young(view: View, sample: EngineSample) -> bool:
@@ -176,10 +176,10 @@ def gpus_idle(view: View) -> bool:
     return bool(known) and max(known) < GPU_IDLE_RATIO
 
 
-def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidence]]:
+def witnesses(case: Case) -> list[tuple[bool, Evidence]]:
     """Return each piece of evidence, paired with True if it supports a hang."""
-    progress, found = view.progress[name], []
-    if engine.fds_grown >= FDS_GROWN_MIN:
+    view, engine, progress, found = case.view, case.engine, case.progress, []
+    if engine.fds_grown >= CONNECTIONS_MIN:
         text = f"{engine.fds_grown:.0f} more connections than when the steps stopped: more requests, which vLLM does not count as waiting"
         found.append((True, Evidence(name="open_fds_grown", value=engine.fds_grown, expected=0.0, text=text)))  # fmt: skip
     if engine.unserved:
@@ -201,7 +201,7 @@ def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidenc
         text = "no GPU of this host computes"
         found.append((True, Evidence(name="gpu_utilization", value=0.0, unit="ratio", text=text)))
     others = ", ".join(
-        other for other, each in view.progress.items() if other != name and each.served
+        name for name, each in view.progress.items() if name != case.sample.engine and each.served
     )
     if others:
         text = f"other engines of this server keep working: {others}"
@@ -214,49 +214,31 @@ def witnesses(view: View, engine: Engine, name: str) -> list[tuple[bool, Evidenc
     return found
 
 
-def evidence_for(
-    view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float, survived_s: float
-) -> tuple[Evidence, ...]:
+def evidence_for(case: Case, cause: str, still_s: float, survived_s: float) -> tuple[Evidence, ...]:
     """Return the evidence of a stall."""
     longest = f"longest pause so far: {in_words(survived_s)}"
-    since = " since the first unanswered canary" if engine.canary_failures else ""
-    progress, running, waiting = (
-        view.progress[sample.engine],
-        sample.requests_running,
-        sample.requests_waiting,
-    )
+    since = " since the first unanswered canary" if case.engine.canary_failures else ""
+    running, waiting = case.sample.requests_running, case.sample.requests_waiting
     text = f"no scheduler step for {in_words(still_s)}{since} ({longest if survived_s else 'it was never seen to stop before'})"
     if cause == "livelock":
-        text = f"no token and no finished request for {in_words(still_s)}; {progress.overdue}"
+        text = f"no token and no finished request for {in_words(still_s)}; {case.progress.overdue}"
     awaited = f"waiting for KV from another server: {requests(waiting or 0.0)}"
+    still = Evidence(name="seconds_without_progress", value=round(still_s, 1), unit="s", text=text)
+    text = f"{running or 0.0:.0f} running and {waiting or 0.0:.0f} waiting"
     return (
-        Evidence(
-            name="seconds_without_progress", value=round(still_s, 1), unit="s",
-            text=text,
-        ),
-        Evidence(
-            name="requests_in_engine", value=progress.work, expected=0.0,
-            text=f"{running or 0.0:.0f} running and {waiting or 0.0:.0f} waiting",
-        ),
-        *(said for agrees, said in witnesses(view, engine, sample.engine) if agrees),
+        still,
+        Evidence(name="requests_in_engine", value=case.progress.work, expected=0.0, text=text),
+        *(said for agrees, said in witnesses(case) if agrees),
         *((Evidence(name="waits_for_kv", value=waiting, text=awaited),) if cause == "peer_wait" else ()),
     )  # fmt: skip
 
 
-def seen_as(core: str | None) -> tuple[Evidence, ...]:
-    """Return the engine core's process as evidence."""
-    if core is None:
-        return ()
-    return (Evidence(name="engine_core", value=core, text=f"its engine core is {core}"),)
-
-
 def evidence_against(
-    view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float, limit_s: float | None,
-    survived_s: float,
-) -> tuple[Evidence, ...]:  # fmt: skip
+    case: Case, still_s: float, limit_s: float | None, survived_s: float
+) -> tuple[Evidence, ...]:
     """Return evidence against a stall. `limit_s` is the time before a restart is advised."""
-    found = [said for agrees, said in witnesses(view, engine, sample.engine) if not agrees]
-    if view.progress[sample.engine].work == 1:
+    found = [said for agrees, said in witnesses(case) if not agrees]
+    if case.progress.work == 1:
         text = "only one request is in the engine"
         found.append(Evidence(name="requests_in_engine", value=1.0, text=text))
     if limit_s is not None and still_s < limit_s:

@@ -6,22 +6,19 @@ Source: vLLM #42484, #16985 (slow until restarted), #45387 (pages held).
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pydantic import BaseModel, ConfigDict
-
 from vllm_watch.detectors import collapse_causes
 from vllm_watch.detectors.base import FIRING, Evidence, Verdict, View
-from vllm_watch.detectors.collapse_causes import KIND, VAGUE
+from vllm_watch.detectors.collapse_causes import KIND, PASSES_SECONDS, VAGUE
 from vllm_watch.detectors.collapse_engine import EngineJudge
-from vllm_watch.detectors.collapse_others import Engines, FormerLives, Siblings
+from vllm_watch.detectors.collapse_others import FormerLives, Siblings
 from vllm_watch.detectors.per_engine import PerEngine
+from vllm_watch.settings.base import Settings as Base
 
 NEEDS = collapse_causes.NEEDS
 
 
-class Settings(BaseModel):
+class Settings(Base):
     """Has no fields. Thresholds are learnt, or explained in signals/baseline.py."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 SPEC_ACCEPTANCE = "spec_acceptance"
@@ -34,15 +31,11 @@ HALF_LIFE_SECONDS = 3600.0
 
 FALLEN = 0.5
 """A share is low below this fraction of the usual share. Other mixes of requests lowered it by at
-most a third."""
+most a third. It is a finding after PASSES_SECONDS or, if the engine is also slow, at once."""
 
 USUAL_MIN = 0.2
 """An engine is judged only if its usual share is at least this. If drafts are rarely accepted,
 little can be lost."""
-
-HOLD_SECONDS = 120.0
-"""A low share is a finding after this many seconds. Batches of odd prompts end sooner. If the
-engine is also slow, the finding is immediate."""
 
 ACCEPTED_SECONDS = 6 * 3600.0
 """A low share becomes the usual one after this many seconds."""
@@ -106,7 +99,7 @@ class Acceptances:
             return verdict
         found = verdict.evidence_for if verdict.state == FIRING else ()
         since_s = self._engines[verdict.engine or ""].low_since_s or view.at_s
-        if verdict.state != FIRING and view.at_s - since_s < HOLD_SECONDS:
+        if verdict.state != FIRING and view.at_s - since_s < PASSES_SECONDS:
             return verdict
         return replace(
             verdict, state=FIRING, cause=SPEC_ACCEPTANCE, restart_advised=False, present=True,
@@ -123,17 +116,16 @@ class Detector(PerEngine[EngineJudge]):
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, EngineJudge)
         self._acceptances = Acceptances()
-        self._others = Siblings(), FormerLives()
+        self._siblings, self._former = Siblings(), FormerLives()
 
     def update(self, view: View) -> Sequence[Verdict]:
         verdicts = self._acceptances.told(view, super().update(view))
         if not view.signals.up:
             return verdicts
-        engines = Engines(at_s=view.at_s, version=view.signals.version, judges=self.judges)
-        for each in self._others:
-            each.look(engines)
-            verdicts = [each.judge(engines, verdict) for verdict in verdicts]
-        return verdicts
+        self._siblings.look(self.judges)
+        self._former.look(view.at_s, view.signals.version, self.judges)
+        beside = [self._siblings.judge(self.judges, verdict) for verdict in verdicts]
+        return [self._former.judge(view.at_s, verdict) for verdict in beside]
 
     def throughput_ratio(self, engine: str) -> float | None:
         comparison = self.judges[engine].baseline.comparison if engine in self.judges else None

@@ -72,13 +72,12 @@ def described(
     common: Common, members: Mapping[str, Target], others: Sequence[Target], late_s: float, t: float
 ) -> Incident:
     """Return the common incident with its texts. `others` are targets that answer."""
-    how = _counted(each.outcome for each in members.values())
+    counts = Counter(each.outcome for each in members.values()).most_common()
+    how = ", ".join(f"{count} {word}" for word, count in counts)
     unwatched = (each.fell_s < (each.silent_s or 0.0) for each in members.values())
-    fell = (
-        "have not answered since the watcher started"
-        if common.unseen or all(unwatched)
-        else "fell silent within a minute"
-    )
+    fell = "fell silent within a minute"
+    if common.unseen or all(unwatched):
+        fell = "have not answered since the watcher started"
     return replace(
         common.incident,
         summary=f"{len(members)} of {common.known} targets {fell} ({how}): most likely a shared "
@@ -95,11 +94,9 @@ def _evidence_for(
 ) -> tuple[Evidence, ...]:
     hosts = sorted({each.host for each in members.values() if each.host})
     shown = ", ".join(list(members)[:NAMES_SHOWN]) + (", …" if len(members) > NAMES_SHOWN else "")
-    where = (
-        f"all of them are on {hosts[0]}: it may be that host, or the network to it"
-        if len(hosts) == 1
-        else f"they are on {len(hosts)} hosts, which share only the network to them"
-    )
+    where = f"they are on {len(hosts)} hosts, which share only the network to them"
+    if len(hosts) == 1:
+        where = f"all of them are on {hosts[0]}: it may be that host, or the network to it"
     found = [
         Evidence(
             name="targets_silent", value=float(len(members)), expected=0.0,
@@ -122,21 +119,14 @@ def _evidence_against(members: Sequence[Target], others: Sequence[Target]) -> tu
         text = "every connection is refused: the hosts are reachable, so the servers or a proxy before them stopped"
         found.append(Evidence(name="refused", value=float(len(members)), text=text))
     if others:
-        same = {each.host for each in members} & {each.host for each in others}
-        where = (
-            f", some of them on the same hosts ({', '.join(sorted(same)[:NAMES_SHOWN])})"
-            if same
-            else ""
-        )
-        text = f"{len(others)} targets still answer{where}"
+        same = sorted({each.host for each in members} & {each.host for each in others})
+        text = f"{len(others)} targets still answer"
+        if same:
+            text += f", some of them on the same hosts ({', '.join(same[:NAMES_SHOWN])})"
         found.append(
             Evidence(name="targets_answering", value=float(len(others)), expected=0.0, text=text)
         )
     return tuple(found)
-
-
-def _counted(words: Iterable[str]) -> str:
-    return ", ".join(f"{count} {word}" for word, count in Counter(words).most_common())
 
 
 KIND, CAUSE = "engine_down", "unreachable"
@@ -192,7 +182,7 @@ class Fleet:
         """Return the errors. Call this before `take_up`."""
         try:
             stored.version(state, STATE_VERSION)
-            opened = {kind: stored.count(n) for kind, n in stored.mapping(state["opened"]).items()}
+            opened = stored.counts(state["opened"])
             links = {name: stored.text(to) for name, to in stored.mapping(state["links"]).items()}
             kept = state["common"]
             common = None if kept is None else Common.restored(kept)
@@ -416,7 +406,12 @@ class Fleet:
         common = self._common
         if common is None:
             return []
-        silent = self._silent(common)
+        targets = ((name, self._targets.get(name)) for name in common.members)
+        silent = [
+            n
+            for n, each in targets
+            if not each or each.silent_s is not None or n in self._unscraped
+        ]
         if self._too_many(len(silent), common.known):
             common.back_s = None
             return []
@@ -446,12 +441,6 @@ class Fleet:
                 del common.held[name]
                 told.append(IncidentEvent(record.UPDATED, t, self.shown(incident)))
         return told
-
-    def _silent(self, common: Common) -> list[str]:
-        silent = ((name, self._targets.get(name)) for name in common.members)
-        return [
-            n for n, each in silent if not each or each.silent_s is not None or n in self._unscraped
-        ]
 
     def _described(self, common: Common, t: float, now_s: float) -> Incident:
         members = {name: self._targets.get(name) or Target("") for name in common.members}

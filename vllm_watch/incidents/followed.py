@@ -35,9 +35,13 @@ class Followed:
     rival_looks: int = 0
     rival_since_s: float = 0.0
 
+    def note(self, **fields: Any) -> None:
+        """Set these fields of the incident."""
+        if any(getattr(self.incident, name) != value for name, value in fields.items()):
+            self.incident = replace(self.incident, **fields)
+
     def unseen(self) -> None:
-        if self.incident.firing:
-            self.incident = replace(self.incident, firing=False)
+        self.note(firing=False)
 
     def recover(self, t: float, at_s: float) -> bool:
         """Return True for the first poll without the finding."""
@@ -51,21 +55,12 @@ class Followed:
         return True
 
     def lost(self, requests: int | None) -> None:
-        if requests is None and self.incident.phase == RECOVERING:
-            return
-        if requests != self.incident.requests_lost:
-            self.incident = replace(self.incident, requests_lost=requests)
+        if requests is not None or self.incident.phase != RECOVERING:
+            self.note(requests_lost=requests)
 
     def close_at(self, t: float) -> None:
         if self.incident.closes_t is None or abs(t - self.incident.closes_t) > 1.0:
             self.incident = replace(self.incident, closes_t=t)
-
-    def meanwhile(self, text: str) -> None:
-        if text != self.incident.meanwhile:
-            self.incident = replace(self.incident, meanwhile=text)
-
-    def note_stacks(self, sentence: str) -> None:
-        self.incident = replace(self.incident, stacks=sentence)
 
     def renew(self, verdict: Verdict, t: float, at_s: float) -> None:
         known, since_s = self.incident, self.recovering_since_s
@@ -89,15 +84,9 @@ class Followed:
         self.rival = None
         self.incident = replace(
             seen,
-            cause=verdict.cause,
+            **incident.told(verdict),
             family=family_of(verdict) or known.family,
             severity=severity,
-            summary=verdict.summary,
-            evidence_for=verdict.evidence_for,
-            evidence_against=verdict.evidence_against,
-            restart_advised=verdict.restart_advised,
-            concerns=verdict.concerns,
-            restart_targets=verdict.restart_targets,
             updated_t=t,
         )
 
@@ -119,7 +108,8 @@ class Followed:
         self.rival_looks += 1
         lasted_s = at_s - self.rival_since_s
         settled = self.rival_looks >= SETTLED_LOOKS
-        return settled and lasted_s >= relations.settling_seconds(known.cause, verdict.cause)
+        explained = known.cause in relations.EXPLAINED_BY.get(verdict.cause, ())
+        return settled and (not explained or lasted_s >= relations.EXPLAINED_SECONDS)
 
     def export_state(self) -> dict[str, Any]:
         whole = {

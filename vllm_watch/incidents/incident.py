@@ -1,11 +1,12 @@
 """The record of one incident."""
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import isfinite
 from typing import Any, TypeVar
 
-from vllm_watch.detectors.base import Evidence
+from vllm_watch.detectors.base import Evidence, Verdict
 from vllm_watch.incidents import recurrence, way
 from vllm_watch.incidents.recurrence import Recurring
 from vllm_watch.incidents.way import Step
@@ -115,6 +116,16 @@ class IncidentEvent:
 AnyIncident = TypeVar("AnyIncident", bound=Incident)
 
 
+def told(verdict: Verdict) -> dict[str, Any]:
+    """Return the fields, except the severity, that an incident takes from its verdict."""
+    return {name: getattr(verdict, name) for name in _OF_VERDICT}
+
+
+_OF_VERDICT = (
+    "cause", "summary", "evidence_for", "evidence_against", "restart_advised", "concerns", "restart_targets",
+)  # fmt: skip
+
+
 def ended(incident: Incident, t: float, resolution: str) -> Incident:
     """Return the incident as ended."""
     over_t = t if incident.ended_t is None else incident.ended_t
@@ -176,11 +187,12 @@ def from_published(said: stored.Stored, opened_t: float | None) -> Incident:
     t = stored.number(said["t"])
     over = said["event"] == RESOLVED
     first_t = t if opened_t is None else opened_t
+    began_t = stored.number_or_none(said.get("began"))
     return Incident(
-        **_shared(said),
+        **_shared(said, _SAID),
         opened_t=first_t,
         updated_t=t,
-        began_t=_or(stored.number_or_none(said.get("began")), first_t),
+        began_t=first_t if began_t is None else began_t,
         ended_t=stored.number_or_none(said.get("ended")),
         resolved_t=t if over else None,
         resolution=stored.text_or_none(said.get("resolution")),
@@ -190,7 +202,7 @@ def from_published(said: stored.Stored, opened_t: float | None) -> Incident:
 
 def export_state(incident: Incident) -> dict[str, Any]:
     """Return an open incident as plain values."""
-    state: dict[str, Any] = {name: getattr(incident, name) for name in _STATE}
+    state: dict[str, Any] = {name: getattr(incident, name) for name in _KEPT}
     state |= {name: list(getattr(incident, name)) for name in _LISTS}
     state["evidence"] = plain_evidence(incident)
     state["worst"] = plain_worst(incident.worst)
@@ -201,43 +213,39 @@ def export_state(incident: Incident) -> dict[str, Any]:
 
 def restore(state: stored.Stored) -> Incident:
     """Restore an open incident."""
-    return Incident(
-        **_shared(state),
-        opened_t=stored.number(state["opened_t"]),
-        updated_t=stored.number(state["updated_t"]),
-        began_t=stored.number(state["began_t"]),
-        ended_t=stored.number_or_none(state["ended_t"]),
-        closes_t=stored.number_or_none(state["closes_t"]),
-        meanwhile=stored.text(state["meanwhile"]),
-        family=stored.text(state.get("family", "")),
-        firing=stored.flag(state["firing"]),
-    )
+    return Incident(**_shared(state, tuple(_KEPT)))
 
 
 _TEXTS = ("id", "target", "kind", "cause", "severity", "summary")
 _PUBLISHED = ("id", "target", "engine", "kind", "cause", "severity", "summary")
 _LISTS = ("concerns", "restart_targets", "related")
-_STATE = (
-    *_TEXTS, "engine", "restart_advised", "opened_t", "updated_t", "began_t", "ended_t", "closes_t", "phase", "meanwhile",
-    "stacks", "family", "times", "firing", "requests_lost",
-)  # fmt: skip
+_LATER = ("phase", "stacks", "times", "requests_lost", "family")
+"""Fields that states or events of older releases lack."""
+
+_SAID = (*_TEXTS, "engine", "restart_advised", *_LATER[:-1])
+_KEPT: stored.Fields = {
+    **dict.fromkeys(_TEXTS, stored.text),
+    "engine": stored.text_or_none,
+    "restart_advised": stored.flag,
+    **dict.fromkeys(("opened_t", "updated_t", "began_t"), stored.number),
+    **dict.fromkeys(("ended_t", "closes_t"), stored.number_or_none),
+    **dict.fromkeys(("phase", "meanwhile", "stacks", "family"), stored.text),
+    "times": stored.count,
+    "firing": stored.flag,
+    "requests_lost": lambda count: None if count is None else stored.count(count),
+}
 
 
-def _shared(state: stored.Stored) -> dict[str, Any]:
+def _shared(state: stored.Stored, names: Sequence[str]) -> dict[str, Any]:
     evidence = {} if state.get("evidence") is None else state["evidence"]
-    return {name: stored.text(state[name]) for name in _TEXTS} | {
-        "engine": stored.text_or_none(state["engine"]),
+    known = [name for name in names if name in state or name not in _LATER]
+    return {name: _KEPT[name](state[name]) for name in known} | {
         "evidence_for": tuple(_evidence(each) for each in evidence.get("for", ())),
         "evidence_against": tuple(_evidence(each) for each in evidence.get("against", ())),
-        "restart_advised": stored.flag(state["restart_advised"]),
         **{name: stored.texts(state.get(name, ())) for name in _LISTS},
-        "phase": stored.text(state.get("phase", ACTIVE)),
-        "times": stored.count(state.get("times", 1)),
-        "stacks": stored.text(state.get("stacks", "")),
         "recurring": recurrence.from_plain(state.get("recurring")),
         "way": way.from_plain(state.get("way", ())),
         "worst": _worst(state.get("worst")),
-        "requests_lost": _count_or_none(state.get("requests_lost")),
     }
 
 
@@ -264,39 +272,23 @@ def _worst(state: stored.Stored | None) -> Worst | None:
     )
 
 
-def _count_or_none(value: object) -> int | None:
-    return None if value is None else stored.count(value)
-
-
-def _or(value: float | None, other: float) -> float:
-    return other if value is None else value
-
-
 def _evidence(state: stored.Stored) -> Evidence:
-    return Evidence(
-        name=stored.text(state["name"]),
-        value=_value(state["value"]),
-        unit=stored.text(state["unit"]),
-        expected=_value(state["expected"]),
-        text=stored.text(state["text"]),
-    )
+    return Evidence(**stored.checked(state, _EVIDENCE))
 
 
 def _value(value: Any) -> float | str | None:
     return value if isinstance(value, str) else stored.number_or_none(value)
 
 
+_EVIDENCE: stored.Fields = {
+    **dict.fromkeys(("name", "unit", "text"), stored.text),
+    **dict.fromkeys(("value", "expected"), _value),
+}
+
+
 def _plain(evidence: Evidence) -> dict[str, Any]:
-    return {
-        "name": evidence.name,
-        "value": _finite(evidence.value),
-        "unit": evidence.unit,
-        "expected": _finite(evidence.expected),
-        "text": evidence.text,
-    }
+    return {name: _finite(value) for name, value in asdict(evidence).items()}
 
 
 def _finite(value: float | str | None) -> float | str | None:
-    if isinstance(value, float) and value - value != 0:
-        return None
-    return value
+    return None if isinstance(value, float) and not isfinite(value) else value

@@ -77,7 +77,7 @@ class Lifecycle:
         told = tuple(verdicts)
         if not (self._followed or self._found_since_s):
             told = told if FIRING in [verdict.state for verdict in told] else ()
-        for verdict in sorted(told, key=_rank):
+        for verdict in sorted(told, key=lambda each: relations.rank(each.kind)):
             key = verdict.kind, verdict.engine
             if verdict.state == FIRING and verdict.present:
                 events += self._found(moment, key, verdict)
@@ -92,7 +92,7 @@ class Lifecycle:
             else:
                 followed.unseen()
         for key, followed in self._followed.items():
-            followed.meanwhile(self._meanwhile.get(key, ""))
+            followed.note(meanwhile=self._meanwhile.get(key, ""))
         if self._followed and moment.up:
             events += self._without_engine(moment, passed_s)
         return events + self._link(moment.t)
@@ -100,7 +100,7 @@ class Lifecycle:
     def note_stacks(self, name: str, sentence: str) -> None:
         for each in self._followed.values():
             if each.incident.id == name:
-                each.note_stacks(sentence)
+                each.note(stacks=sentence)
 
     def close(self, t: float, resolution: str = "target_gone") -> list[IncidentEvent]:
         return [self._end(key, t, resolution) for key in tuple(self._followed)]
@@ -114,12 +114,9 @@ class Lifecycle:
             return self._open(moment, key, verdict)
         seen = [each for each in self.incidents if each.phase == incident.ACTIVE]
         since_s = self._found_since_s.setdefault(key, moment.at_s)
-        if any(relations.covers(outer, *key) for outer in seen):
-            return []
-        if any(
-            moment.at_s - over_s < relations.aftermath_seconds(*key, other)
-            for other, over_s in self._over.items()
-        ):
+        ago = ((other, moment.at_s - over_s) for other, over_s in self._over.items())
+        after = (ago_s < relations.aftermath_seconds(*key, other) for other, ago_s in ago)
+        if any(relations.covers(outer, *key) for outer in seen) or any(after):
             return []
         held_by = relations.held_by(*key, seen, moment.at_s - since_s)
         if held_by is not None:
@@ -136,15 +133,9 @@ class Lifecycle:
             target=self._target,
             engine=verdict.engine,
             kind=verdict.kind,
-            cause=verdict.cause,
+            **incident.told(verdict),
             family=family_of(verdict),
             severity=verdict.severity,
-            summary=verdict.summary,
-            evidence_for=verdict.evidence_for,
-            evidence_against=verdict.evidence_against,
-            restart_advised=verdict.restart_advised,
-            concerns=verdict.concerns,
-            restart_targets=verdict.restart_targets,
             opened_t=t,
             updated_t=t,
             began_t=t - lasted_s,
@@ -206,15 +197,9 @@ class Lifecycle:
             ]
             if new:
                 severity, why = relations.severity_beside(known, known.severity, others)
-                related = (*known.related, *new)
+                now = replace(known, related=(*known.related, *new), severity=severity)
                 linked = f"linked to {', '.join(new)}"
-                followed.incident = stepped(
-                    replace(known, related=related, severity=severity),
-                    t,
-                    incident.UPDATED,
-                    linked,
-                    why,
-                )
+                followed.incident = stepped(now, t, incident.UPDATED, linked, why)
                 events.append(IncidentEvent(incident.UPDATED, t, followed.incident, known))
         return events
 
@@ -281,10 +266,7 @@ class Lifecycle:
         followed = [Followed.restored(each) for each in state["followed"]]
         since = {_key_of(each): stored.number(each[2]) for each in state["found_since_s"]}
         over = {_key_of(each): stored.number(each[2]) for each in state["over_s"]}
-        opened = {
-            stored.text(kind): stored.count(count)
-            for kind, count in stored.mapping(state["opened"]).items()
-        }
+        opened = stored.counts(state["opened"])
         usual_s = stored.number(state["usual_s"], 0.0)
         lost = LostRequests.restored(state.get("lost", ()))
         self._recurrence.restore(state["recurrence"])
@@ -297,10 +279,6 @@ class Lifecycle:
 
 def _key_of(state: Sequence[Any]) -> Key:
     return stored.text(state[0]), stored.text_or_none(state[1])
-
-
-def _rank(verdict: Verdict) -> int:
-    return relations.rank(verdict.kind)
 
 
 def _notified_fields(known: Incident) -> Sequence[object]:

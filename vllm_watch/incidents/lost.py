@@ -105,7 +105,13 @@ class LostRequests:
 
     def _see(self, at_s: float, sample: EngineSample, restarts: int, *, well: bool) -> None:
         known = self._engines.get(sample.engine)
-        counter, in_flight = _failed(sample), _in_flight(sample)
+        by, running, waiting = (
+            sample.request_success,
+            sample.requests_running,
+            sample.requests_waiting,
+        )
+        counter = None if by is None else by.get("error", 0.0) + by.get("abort", 0.0)
+        in_flight = None if running is None or waiting is None else running + waiting
         anew = known is not None and restarts != known.restarts
         unknown = (
             known is None
@@ -160,13 +166,3 @@ def kept(mark: Mark) -> list[list[Any]]:
 def restored(state: Iterable[Any]) -> Mark:
     """Restore a mark."""
     return {stored.text(name): Counted(*stored.numbers(rest, 3)) for name, *rest in state}
-
-
-def _failed(sample: EngineSample) -> float | None:
-    by = sample.request_success
-    return None if by is None else by.get("error", 0.0) + by.get("abort", 0.0)
-
-
-def _in_flight(sample: EngineSample) -> float | None:
-    running, waiting = sample.requests_running, sample.requests_waiting
-    return None if running is None or waiting is None else running + waiting

@@ -26,7 +26,9 @@ def of_severity(incident: Incident) -> str:
     if incident.recovering:
         return "It is recovering, and closes if the engine stays healthy."
     if incident.severity == "page":
-        return f"Critical: {_critical(incident)}.{_not_notified(incident)}"
+        cost = story_of(incident.kind, incident.target).cost_of(incident.cause).rstrip(".")
+        why = _decided_by(incident) or f"{cost[:1].lower()}{cost[1:]}"
+        return f"Critical: {why}.{_not_notified(incident)}"
     rank = "Info only" if incident.severity == "info" else "A warning, not critical"
     return f"{rank}: {_warning(incident)}."
 
@@ -70,11 +72,6 @@ def _warning(incident: Incident) -> str:
     if incident.related and incident.kind == "gpu_fault":
         return "its effect on the engine is reported as a separate incident"
     return story_of(incident.kind, incident.target).warning_of(incident.cause)
-
-
-def _critical(incident: Incident) -> str:
-    cost = story_of(incident.kind, incident.target).cost_of(incident.cause).rstrip(".")
-    return _decided_by(incident) or f"{cost[:1].lower()}{cost[1:]}"
 
 
 def _decided_by(incident: Incident) -> str:

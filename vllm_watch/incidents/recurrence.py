@@ -79,8 +79,9 @@ class Recurrence:
 
     def begun(self, key: "Trouble", at_s: float, lasted_s: float = 0.0) -> tuple[int, float]:
         """Return the number of occurrences, and the seconds without a finding that end the incident."""
-        for each in [each for each, past in self._past.items() if _forgotten(past, at_s)]:
-            del self._past[each]
+        for each, old in tuple(self._past.items()):
+            if old.ended_s is not None and at_s - old.ended_s > FORGOTTEN_SECONDS:
+                del self._past[each]
         began_s, past = at_s - lasted_s, self._past.get(key)
         if past is None:
             past = self._past[key] = _Past(began_s, began_s)
@@ -115,7 +116,7 @@ class Recurrence:
         if past.times == 1:
             return None
         within_s = (at_s if past.ended_s is None else past.ended_s) - past.first_s
-        text = _words(past.times, within_s, ill_s)
+        text = f"recurring: {_ordinal(past.times)} time in {in_words(within_s)}, {in_words(ill_s)} in all"
         return Recurring(past.times, within_s, ill_s, text, "" if told.incident == one.id else told.incident)  # fmt: skip
 
     def export_state(self) -> list[list[Any]]:
@@ -143,22 +144,15 @@ def _is_news(told: _Told, one: "Incident", past: _Past, at_s: float) -> bool:
     return not same or worse or doubled or stays
 
 
-def _forgotten(past: _Past, at_s: float) -> bool:
-    return past.ended_s is not None and at_s - past.ended_s > FORGOTTEN_SECONDS
-
-
 def _kept(name: str, causes: list[str], severity: str, times: int, ill_s: float) -> _Told:
     return _Told(
         stored.text(name), stored.texts(causes), stored.text(severity), stored.count(times), stored.number(ill_s)
     )  # fmt: skip
 
 
-def _words(times: int, within_seconds: float, ill_seconds: float) -> str:
+def _ordinal(times: int) -> str:
     last = {1: "st", 2: "nd", 3: "rd"}.get(times % 10, "th")
-    ordinal = f"{times}{'th' if times % 100 in (11, 12, 13) else last}"
-    return (
-        f"recurring: {ordinal} time in {in_words(within_seconds)}, {in_words(ill_seconds)} in all"
-    )
+    return f"{times}{'th' if times % 100 in (11, 12, 13) else last}"
 
 
 def plain(recurring: Recurring | None) -> dict[str, Any] | None:

@@ -24,8 +24,6 @@ SUBSUMES: dict[str, tuple[str, ...]] = {
 ORDER = tuple(STATE_OF)
 """Order in which incidents open: causes before effects."""
 
-_RANKS = {kind: position for position, kind in enumerate(ORDER)}
-
 CAUSES_BESIDE = ("gpu_fault", "stale_vram", "host_memory_growth")
 """Causes that a new effect does not end, because the cause may outlast it."""
 
@@ -37,17 +35,9 @@ WAITS_FOR_A_PEER = (
 )  # fmt: skip
 """Findings explained by a peer's incident (`targets[].peers`, `targets[].gang`)."""
 
-_STALL_OVER_COLLAPSE_SECONDS = 30.0
-"""A stall replaces a collapse after this many seconds. A collapsed engine makes few steps."""
-
-_DOWN_OVER_COLLAPSE_SECONDS = 60.0
-"""`engine_down` opens after a collapsed server has been down for this long. The server is probably
-being restarted, as advised."""
-
-_HOLD_SECONDS = {
-    ("engine_stalled", "throughput_collapse"): _STALL_OVER_COLLAPSE_SECONDS,
-    ("engine_down", "throughput_collapse"): _DOWN_OVER_COLLAPSE_SECONDS,
-}
+_HOLD_SECONDS = {("engine_stalled", "throughput_collapse"): 30.0, ("engine_down", "throughput_collapse"): 60.0}  # fmt: skip
+"""The first kind replaces the second after this many seconds. A collapsed engine makes few steps, and
+its server is probably being restarted, as advised."""
 
 AFTERMATH_SECONDS = {"overload": 150.0, "throughput_collapse": 20.0}
 """For this many seconds after another incident, a queue or slowness counts as its effect. All
@@ -65,7 +55,7 @@ EXPLAINED_SECONDS = 300.0
 
 def rank(kind: str) -> int:
     """Return the position of a kind in ORDER."""
-    return _RANKS.get(kind, len(ORDER))
+    return ORDER.index(kind) if kind in ORDER else len(ORDER)
 
 
 def covers(outer: Incident, kind: str, engine: str | None) -> bool:
@@ -97,11 +87,6 @@ def aftermath_seconds(kind: str, engine: str | None, ended: Key) -> float:
     if kind in SUBSUMES.get(ended_kind, ()) and ended_engine in (None, engine):
         return AFTERMATH_SECONDS.get(kind, 0.0)
     return 0.0
-
-
-def settling_seconds(known: str, rival: str) -> float:
-    """Return the seconds that another cause must last to replace the known one."""
-    return EXPLAINED_SECONDS if known in EXPLAINED_BY.get(rival, ()) else 0.0
 
 
 def waits(incident: Incident) -> bool:
@@ -157,17 +142,11 @@ def severity_beside(
     """
     for each in open_ if severity == "page" else ():
         causes = is_cause(each) or of_ranks(incident, each)
-        peer = waits(incident) and not waits(each) and _pages(each)
+        gone = each.kind in ("engine_down", "engine_stalled") and each.firing
+        peer = waits(incident) and not waits(each) and (gone or each.severity == "page")
         if ((causes and each.severity == "page") or peer) and linked(incident, each):
-            who = (
-                "another rank has the same trouble and is critical"
-                if of_ranks(incident, each)
-                else "its cause is a separate incident"
-            )
+            who = "its cause is a separate incident"
+            if of_ranks(incident, each):
+                who = "another rank has the same trouble and is critical"
             return "ticket", f"{LOWERED}{who}: {each.summary.rstrip('.')} ({each.id})"
     return severity, ""
-
-
-def _pages(incident: Incident) -> bool:
-    gone = incident.kind in ("engine_down", "engine_stalled") and incident.firing
-    return gone or incident.severity == "page"

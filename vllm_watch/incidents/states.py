@@ -7,7 +7,7 @@ after the last finding. If the incident had recovered before, it is shown for QU
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vllm_watch.incidents.followed import RETURNED_SECONDS
+from vllm_watch.incidents.followed import RETURNED_SECONDS, Life
 from vllm_watch.incidents.incident import RECOVERING, Incident
 from vllm_watch.incidents.recurrence import QUIET_SECONDS_MAX
 from vllm_watch.incidents.relations import ORDER, STATE_OF
@@ -21,7 +21,7 @@ _OWN_REASONS = ("down", "starting", "sleeping")
 @dataclass(slots=True)
 class _Given:
     incident: Incident
-    life: tuple[float | None, int]
+    life: Life
     seen_s: float
     times: int
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Around, Evidence, Verdict
+from vllm_watch.incidents.followed import Life
 from vllm_watch.samples.observation import StartFailure
 from vllm_watch.signals import stored
 from vllm_watch.signals.records import TargetSignals
@@ -27,13 +28,10 @@ def with_log(verdicts: Sequence[Verdict], failed: StartFailure | None) -> Sequen
         text += f" The line: {failed.root_cause_line}"
     if failed.deterministic:
         text += " The next start will fail the same way."
-    evidence = Evidence(name="engine_log", value=failed.failure, text=text)
+    log = Evidence(name="engine_log", value=failed.failure, text=text)
+    told = f"its log reports: {failed.sentence}"
     return [
-        replace(
-            each,
-            summary=f"{each.summary}; its log reports: {failed.sentence}",
-            evidence_for=(*each.evidence_for, evidence),
-        )
+        replace(each, summary=f"{each.summary}; {told}", evidence_for=(*each.evidence_for, log))
         if each.state == FIRING and each.kind in _KINDS
         else each
         for each in verdicts
@@ -49,24 +47,21 @@ _STANDS_STILL = {
 
 def with_peers(verdicts: Iterable[Verdict], around: Around) -> list[Verdict]:
     """Turn tickets into pages if peers or ranks wait for the server."""
-    by = (*around.missed_by, *around.stalled_ranks)
-    return [_paged(each, by) for each in verdicts] if by else list(verdicts)
-
-
-def _paged(verdict: Verdict, by: tuple[str, ...]) -> Verdict:
-    stands_still = verdict.state == FIRING and verdict.cause in _STANDS_STILL.get(verdict.kind, ())
-    if not stands_still or verdict.severity != "ticket":
-        return verdict
-    missed = Evidence(
-        name="missed_by", value=", ".join(by), text=f"{', '.join(by)} cannot work without it"
-    )
-    return replace(verdict, severity="page", evidence_for=(*verdict.evidence_for, missed))
+    by = ", ".join((*around.missed_by, *around.stalled_ranks))
+    missed = Evidence(name="missed_by", value=by, text=f"{by} cannot work without it")
+    return [
+        replace(each, severity="page", evidence_for=(*each.evidence_for, missed))
+        if by
+        and each.state == FIRING
+        and each.severity == "ticket"
+        and each.cause in _STANDS_STILL.get(each.kind, ())
+        else each
+        for each in verdicts
+    ]
 
 
 DOWN = "engine_down"
 HELD = (DOWN, "engine_stalled")
-
-Life = tuple[float | None, int]  # process start, number of counter resets
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +102,8 @@ class OwnRestart:
         self._news = news
 
     def export_state(self) -> list[Any]:
-        return [
-            self._news.under_way,
-            self._news.missing,
-            self._life and list(self._life),
-            self._missing,
-        ]
+        news = self._news
+        return [news.under_way, news.missing, self._life and list(self._life), self._missing]
 
     @classmethod
     def restored(cls, state: Any) -> "OwnRestart":
@@ -131,7 +122,12 @@ class OwnRestart:
             if self._life is not None and _life(signals) != self._life:
                 self._life = None
         if self._life is not None:
-            return [_held(each) if each.kind in HELD else each for each in verdicts]
+            return [
+                replace(each, state=UNKNOWN, summary="it is being restarted")
+                if each.kind in HELD and each.state == FIRING
+                else each
+                for each in verdicts
+            ]
         if self._missing is not None:
             why = self._missing
             return [_down(each, why) if each.kind == DOWN else each for each in verdicts]
@@ -143,12 +139,6 @@ def _life(signals: TargetSignals | None) -> Life:
         return None, 0
     restarts = sum(engine.restarts for engine in signals.engines.values())
     return signals.process_start_time, restarts
-
-
-def _held(verdict: Verdict) -> Verdict:
-    if verdict.state != FIRING:
-        return verdict
-    return replace(verdict, state=UNKNOWN, summary="it is being restarted")
 
 
 def _down(verdict: Verdict, why: str) -> Verdict:

@@ -22,36 +22,36 @@ BLOCK_SHARE_MAX = 0.6
 """One block changes the level by at most this, so that an alarm takes at least two blocks."""
 
 SILENCE_SECONDS = 60.0
-"""Without usable blocks, the level halves in this time, except during an alarm."""
+"""Without usable blocks, the level halves in this time, except during an alarm, and a comparison with
+the predecessor becomes unknown."""
 
 CEILING = 1.5
 """The level is never above this, so that an alarm clears soon after its cause ends."""
 
 
 class Cusum:
-    """A one-sided CUSUM (Page, Biometrika 41, 1954). The level goes from 0 to CEILING. An alarm begins at 1 and ends at `clear_at`.
+    """A one-sided CUSUM (Page, Biometrika 41, 1954). The level goes from 0 to CEILING. An alarm begins at 1 and ends at CLEAR_AT.
 
     The score of a block is its distance above the tolerance, in standard deviations. The level is the sum of the scores, divided by
-    SCORE_OF_ALARM. A block changes it by at most its own seconds divided by `alarm_seconds` (during an alarm, down by `drain_seconds`).
+    SCORE_OF_ALARM. A block changes it by at most its own seconds divided by ALARM_SECONDS (during an alarm, down by DRAIN_SECONDS).
     """
 
-    def __init__(self, alarm_seconds: float, drain_seconds: float, clear_at: float = 0.25) -> None:
-        self._alarm_seconds = alarm_seconds
-        self._drain_seconds = drain_seconds
-        self._clear_at = clear_at
+    CLEAR_AT = 0.25
+
+    def __init__(self) -> None:
         self.level = 0.0
         self.alarm = False
 
     def add(self, score: float, seconds: float) -> bool:
-        up = min(seconds / self._alarm_seconds, BLOCK_SHARE_MAX)
+        up = min(seconds / ALARM_SECONDS, BLOCK_SHARE_MAX)
         down = up
         if self.alarm:
-            down = min(seconds / self._drain_seconds, BLOCK_SHARE_MAX)
+            down = min(seconds / DRAIN_SECONDS, BLOCK_SHARE_MAX)
         step = max(-down, min(up, score / SCORE_OF_ALARM))
         self.level = max(0.0, min(CEILING, self.level + step))
         if self.level >= 1.0 - 1e-9:
             self.alarm = True
-        elif self.level <= self._clear_at:
+        elif self.level <= self.CLEAR_AT:
             self.alarm = False
         return self.alarm
 
@@ -153,9 +153,9 @@ SLOW_TOLERANCE = 0.18
 SLOW_DEVIATIONS = 2.0
 """In addition, this many standard deviations at the current load are tolerated."""
 
-SLOW_ALARM_SECONDS = 7.0
-"""Steps must be slow for this long before an alarm. Long prefills and host hiccups last a second or
-two."""
+ALARM_SECONDS = 7.0
+"""An engine must be slow or starved for this long before an alarm. Long prefills and host hiccups last
+a second or two."""
 
 UNHURRIED = 0.5
 """Weight of a slow block while no request waits."""
@@ -173,9 +173,6 @@ STARVED_RUNNING = 0.7
 STARVED_USAGE_MIN = 0.7
 """Requests wait for the cache only if KV usage is at least this. Below this, even a huge request
 fits."""
-
-STARVED_ALARM_SECONDS = 7.0
-"""An engine must be starved for this long before an alarm."""
 
 DRAIN_SECONDS = 40.0
 """During an alarm, the level takes at least this long to fall by 1. While KV pages are short,
@@ -195,7 +192,7 @@ EXCURSION_BLOCKS_MAX = 240
 """At most this many blocks of a slowdown are kept (20 minutes at 5 s). If the slowdown ends without an alarm, these blocks widen the scatter."""
 
 ALARM_KEPT_SECONDS = 60.0
-"""If the watcher was absent for at most this long, alarms are restored, because their incidents cannot have ended."""
+"""If the watcher was absent for at most this long, alarms and queues are restored, because their incidents cannot have ended."""
 
 RESTORED_LEVEL_MAX = 0.5
 """After a longer absence, CUSUM levels are lowered to this value. It is above DOUBT, so nothing is learnt before new blocks."""
@@ -241,8 +238,7 @@ class Baseline:
         self._lacks: frozenset[str] = frozenset()
         self._models = {self._lacks: StepModel()}
         self.throughput = Throughput()
-        self.slow = Cusum(SLOW_ALARM_SECONDS, DRAIN_SECONDS)
-        self.starved = Cusum(STARVED_ALARM_SECONDS, DRAIN_SECONDS)
+        self.slow, self.starved = Cusum(), Cusum()
         self.comparison: Comparison | None = None
         self.drift = 0.0
         self._excursion: list[float] = []
@@ -401,8 +397,10 @@ class Baseline:
             self.throughput.learn(block)
         if block.step_seconds is None or block.tokens_per_step is None:
             return
-        if ready and tolerated is not None and self.drift > self._drift_allowed(tolerated):
-            return
+        if ready and tolerated is not None:
+            unknown = (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS - self.model.scatter
+            if self.drift > DRIFT + SLOW_DEVIATIONS * unknown:
+                return
         if ready and self._is_crowded(block):
             return
         self.model.learn(
@@ -414,10 +412,6 @@ class Baseline:
             return False
         expected = self.throughput.running_expected(block.kv_usage or 0.0)
         return expected is not None and block.running < STARVED_RUNNING * expected
-
-    def _drift_allowed(self, tolerated: float) -> float:
-        unknown = (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS - self.model.scatter
-        return DRIFT + SLOW_DEVIATIONS * unknown
 
 
 def _fingerprint(sample: EngineSample, before: Fingerprint) -> Fingerprint:

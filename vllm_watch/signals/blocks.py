@@ -1,10 +1,12 @@
 """Joins polls into blocks. A block is the shortest interval with reliable averages."""
 
+from math import inf
 from operator import attrgetter
 
 from vllm_watch.samples.engine import EngineSample, Histogram, served
 from vllm_watch.samples.record import record
 from vllm_watch.signals import capacity
+from vllm_watch.signals.life import fell, never_falling
 from vllm_watch.signals.state import requests_awaiting_kv
 
 LONG_TOKENS = 16_384.0
@@ -121,7 +123,6 @@ class Blocks:
 
     def __init__(self) -> None:
         self._first: EngineSample | None = None
-        self._last: EngineSample | None = None
         self._first_at_s = 0.0
         self._sums = [0.0, 0.0, 0.0, 0.0]  # polls, running, waiting, usage
         self._lows = [0.0, 0.0]  # running, waiting
@@ -144,7 +145,8 @@ class Blocks:
         seconds = at_s - self._first_at_s
         if seconds < BLOCK_SECONDS_MIN:
             return None
-        if seconds < BLOCK_SECONDS_MAX and not _enough(self._first, sample):
+        steps = _grown(_count(self._first.iteration_tokens), _count(sample.iteration_tokens))
+        if seconds < BLOCK_SECONDS_MAX and 0 < (steps or 0) < BLOCK_STEPS_MIN:
             return None
         block = self._block(at_s, seconds, self._first, sample, engines)
         self._begin(at_s, sample)
@@ -152,11 +154,9 @@ class Blocks:
 
     def _begin(self, at_s: float, sample: EngineSample) -> None:
         self._first, self._first_at_s = sample, at_s
-        running, waiting = sample.requests_running or 0.0, sample.requests_waiting or 0.0
-        self._sums = [1.0, running, waiting, sample.kv_cache_usage or 0.0]
-        self._lows = [running, waiting]
-        self._lacks = _lacking(sample)
-        self._adapters = _adapters(sample)
+        self._sums, self._lows = [0.0, 0.0, 0.0, 0.0], [inf, inf]
+        self._lacks, self._adapters = _NOTHING, 0
+        self._note(sample)
 
     def _note(self, sample: EngineSample) -> None:
         self._lacks |= _lacking(sample)
@@ -178,9 +178,7 @@ class Blocks:
         generated = _grown(a.generation_tokens, b.generation_tokens) or 0.0
         prompt, tokens = _grown(a.prompt_tokens, b.prompt_tokens), _finished_tokens(a, b)
         prompted = _computed(prompt, a, b)
-        latency = _latency(a, b, generated)
-        steps = _steps(a, b, seconds, latency, busy=self._lows[0] > 0)
-        step_seconds = _step_seconds(seconds, steps, latency, busy=self._lows[0] > 0)
+        steps, step_seconds = _pace(a, b, seconds, generated, busy=self._lows[0] > 0)
         counted = (prompt or 0.0) + generated
         return Block(
             at_s=at_s,
@@ -195,7 +193,7 @@ class Blocks:
             running_min=self._lows[0],
             generated=generated / seconds,
             prompted=None if prompted is None else prompted / seconds,
-            finished=_finished(a, b),
+            finished=_grown(served(a), served(b)),
             finished_tokens=tokens,
             preempted=_grown(a.preemptions, b.preemptions),
             prompts=_grown(_count(a.ttft), _count(b.ttft)),
@@ -225,12 +223,7 @@ def began_anew(before: EngineSample, now: EngineSample) -> bool:
     """Return True if the counters were reset."""
     if before.created_time is not None and now.created_time is not None:
         return before.created_time != now.created_time
-    pairs = (
-        (before.generation_tokens, now.generation_tokens),
-        (before.prompt_tokens, now.prompt_tokens),
-        (_count(before.iteration_tokens), _count(now.iteration_tokens)),
-    )
-    return any(a is not None and b is not None and b < a for a, b in pairs)
+    return fell(never_falling(before), never_falling(now))
 
 
 def tells_load(sample: EngineSample) -> bool:
@@ -252,11 +245,6 @@ def _adapters(sample: EngineSample) -> int:
     return named.count(",") + 1 if named else 0
 
 
-def _enough(a: EngineSample, b: EngineSample) -> bool:
-    steps = _grown(_count(a.iteration_tokens), _count(b.iteration_tokens))
-    return steps is None or steps >= BLOCK_STEPS_MIN or steps == 0
-
-
 def _count(h: Histogram | None) -> float | None:
     return None if h is None else h.count
 
@@ -274,11 +262,6 @@ def _mean(a: Histogram | None, b: Histogram | None) -> float | None:
     return total / count if count and total else None
 
 
-def _latency(a: EngineSample, b: EngineSample, generated: float) -> float | None:
-    between_tokens = _mean(a.inter_token_latency, b.inter_token_latency)
-    return between_tokens if generated or between_tokens else _mean(a.prefill_time, b.prefill_time)
-
-
 def _computed(prompt: float | None, a: EngineSample, b: EngineSample) -> float | None:
     """Some releases count hits and queries in blocks instead of tokens, so only their ratio is used."""
     if prompt is None:
@@ -288,29 +271,22 @@ def _computed(prompt: float | None, a: EngineSample, b: EngineSample) -> float |
     return prompt * (1.0 - min(1.0, hits / queries)) if queries and hits else prompt
 
 
-def _steps(
-    a: EngineSample, b: EngineSample, seconds: float, latency: float | None, *, busy: bool
-) -> float | None:
-    counted = _grown(_count(a.iteration_tokens), _count(b.iteration_tokens))
-    if counted is not None:
-        return counted
-    return seconds / latency if latency and busy else None
-
-
-def _step_seconds(
-    seconds: float, steps: float | None, latency: float | None, *, busy: bool
-) -> float | None:
-    """Return the smaller of two estimates. Idle time inflates the elapsed time per step, and preemptions inflate the latency."""
+def _pace(
+    a: EngineSample, b: EngineSample, seconds: float, generated: float, *, busy: bool
+) -> tuple[float | None, float | None]:
+    """Return the steps and the seconds of a step, the smaller of two estimates. Idle time inflates the elapsed time per step, and preemptions inflate the latency."""
+    latency = _mean(a.inter_token_latency, b.inter_token_latency)
+    if not (generated or latency):
+        latency = _mean(a.prefill_time, b.prefill_time)
+    steps = _grown(_count(a.iteration_tokens), _count(b.iteration_tokens))
+    if steps is None and latency and busy:
+        steps = seconds / latency
     if not steps:
-        return None
+        return steps, None
     elapsed = seconds / steps
     if latency is None:
-        return elapsed if busy else None
-    return min(elapsed, latency)
-
-
-def _finished(a: EngineSample, b: EngineSample) -> float | None:
-    return _grown(served(a), served(b))
+        return steps, elapsed if busy else None
+    return steps, min(elapsed, latency)
 
 
 def _finished_tokens(a: EngineSample, b: EngineSample) -> float | None:

@@ -26,10 +26,8 @@ def longest_request_tokens(
 ) -> float | None:
     """Return the maximum tokens of a request, or None. vLLM reports this number since 0.24.0."""
     told = config or {}
-    size, held = (
-        _number(told.get("kv_cache_size_tokens")),
-        _number(told.get("kv_cache_max_concurrency")),
-    )
+    size = _number(told.get("kv_cache_size_tokens"))
+    held = _number(told.get("kv_cache_max_concurrency"))
     return max_model_len or (size / held if size and held else None)
 
 

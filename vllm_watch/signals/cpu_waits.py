@@ -5,15 +5,13 @@ If an engine waits for a share s of the time, a step takes 1 / (1 - s) times as 
 
 from collections import deque
 from math import log
-from typing import Any
+from typing import ClassVar
 
 from vllm_watch.samples.observation import EngineCpu
-from vllm_watch.samples.record import record, short_record
+from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
-
-LOOKS_MAX = 4096
-"""At most this many polls are kept: an hour of one poll per second."""
+from vllm_watch.signals.window import ENTRIES_MAX
 
 BLOCK_WINDOW_SECONDS = 60.0
 """Polls are kept for this long. A block is shorter (8 s or one poll interval)."""
@@ -34,18 +32,12 @@ USUAL_SECONDS_MIN = 10.0
 """The usual wait is known after this many seconds of healthy steps."""
 
 
-@short_record
-class _Poll:
-    at_s: float
-    cpu: EngineCpu
-
-
 class Waits:
     """Keeps one engine's CPU counters for the last `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._polls: deque[_Poll] = deque(maxlen=LOOKS_MAX)
+        self._polls: deque[tuple[float, EngineCpu]] = deque(maxlen=ENTRIES_MAX)
         self._at_s = float("-inf")
 
     def clear(self) -> None:
@@ -54,25 +46,24 @@ class Waits:
     def add(self, at_s: float, cpu: EngineCpu | None) -> None:
         self._at_s = at_s
         if cpu is not None:
-            if self._polls and cpu.waited_seconds < self._polls[-1].cpu.waited_seconds:
+            if self._polls and cpu.waited_seconds < self._polls[-1][1].waited_seconds:
                 self._polls.clear()
-            self._polls.append(_Poll(at_s, cpu))
-        while self._polls and self._polls[0].at_s < at_s - self._seconds:
+            self._polls.append((at_s, cpu))
+        while self._polls and self._polls[0][0] < at_s - self._seconds:
             self._polls.popleft()
 
     def ratio(self) -> float | None:
-        if len(self._polls) < 2 or self._polls[-1].at_s != self._at_s:  # noqa: PLR2004
+        if len(self._polls) < 2 or self._polls[-1][0] != self._at_s:  # noqa: PLR2004
             return None
-        first, last = self._polls[0], self._polls[-1]
-        waited = last.cpu.waited_seconds - first.cpu.waited_seconds
-        return min(1.0, waited / (last.at_s - first.at_s))
+        (first_s, first), (last_s, last) = self._polls[0], self._polls[-1]
+        return min(1.0, (last.waited_seconds - first.waited_seconds) / (last_s - first_s))
 
     def between(self, begin_s: float, end_s: float) -> tuple[EngineCpu, EngineCpu] | None:
         begin, end = self._at(begin_s), self._at(end_s)
         return None if begin is None or end is None else (begin, end)
 
     def _at(self, at_s: float) -> EngineCpu | None:
-        near = (poll.cpu for poll in self._polls if abs(poll.at_s - at_s) < SAME_SECONDS)
+        near = (cpu for then_s, cpu in self._polls if abs(then_s - at_s) < SAME_SECONDS)
         return next(near, None)
 
 
@@ -87,12 +78,14 @@ class Waited:
     who: str
 
 
-class StepWaits:
+class StepWaits(stored.Kept):
     """Follows one engine from block to block."""
+
+    KEPT: ClassVar[stored.Fields] = dict.fromkeys(("waited_seconds", "step_seconds"), stored.amount)
 
     def __init__(self) -> None:
         self._waits = Waits(BLOCK_WINDOW_SECONDS)
-        self._usual = (0.0, 0.0)  # seconds of waiting and of steps while healthy
+        self._waited_seconds = self._step_seconds = 0.0  # while healthy
         self._now: tuple[float, ...] | None = None  # smoothed: waiting, actual, expected
         self._throttled: float | None = None
         self._who = ""
@@ -112,7 +105,8 @@ class StepWaits:
         a, b = ends
         waited = b.waited_seconds - a.waited_seconds
         if well:
-            self._usual = self._usual[0] + waited, self._usual[1] + block.steps * block.step_seconds
+            self._waited_seconds += waited
+            self._step_seconds += block.steps * block.step_seconds
         expected = block.step_seconds if expected_step_seconds is None else expected_step_seconds
         step = (waited / block.steps, block.step_seconds, expected)
         before = self._now or step
@@ -121,12 +115,12 @@ class StepWaits:
         self._who = f"{b.name or 'the engine'} (PID {b.pid})" if b.pid else "the engine"
 
     def judge(self) -> Waited | None:
-        if self._now is None or self._usual[1] < USUAL_SECONDS_MIN:
+        if self._now is None or self._step_seconds < USUAL_SECONDS_MIN:
             return None
         if self._unseen_seconds > UNSEEN_SECONDS_MAX:
             return None
         waited, takes, expected = self._now
-        usual = min(SHARE_MAX, self._usual[0] / self._usual[1])
+        usual = min(SHARE_MAX, self._waited_seconds / self._step_seconds)
         share = min(SHARE_MAX, waited / takes)
         slower = log(takes / expected)
         explained = log((1.0 - usual) / (1.0 - share)) / slower if slower > 0.0 else 0.0
@@ -137,13 +131,6 @@ class StepWaits:
             throttled_share=self._throttled,
             who=self._who,
         )
-
-    def export_state(self) -> dict[str, Any]:
-        return {"waited_seconds": self._usual[0], "step_seconds": self._usual[1]}
-
-    def restore(self, state: stored.Stored) -> None:
-        waited = stored.number(state["waited_seconds"], 0.0)
-        self._usual = waited, stored.number(state["step_seconds"], 0.0)
 
 
 def _share(a: EngineCpu, b: EngineCpu) -> float | None:

@@ -8,8 +8,9 @@ from vllm_watch.samples.engine import FAILED, EngineSample
 from vllm_watch.samples.observation import EngineCpu, ServerSample
 from vllm_watch.settings.stages import SloSettings
 from vllm_watch.signals import capacity, state
+from vllm_watch.signals.blocks import began_anew
 from vllm_watch.signals.cpu_waits import Waits
-from vllm_watch.signals.progress import Progress, never_falling
+from vllm_watch.signals.progress import Progress
 from vllm_watch.signals.records import EngineSignals, Quantiles
 from vllm_watch.signals.totals import EngineTotals, Totals
 from vllm_watch.signals.window import Growth, Window
@@ -125,9 +126,9 @@ class EngineTracker:
         if restarted:
             self.restarts += 1
         created_anew = before is not None and before.created_time not in (None, sample.created_time)
-        began_anew = created_anew and sample.created_time is not None
-        self.window.add(at_s, sample, began_anew=began_anew)
-        totals = self._totals_with(sample, began_anew=began_anew)
+        anew = created_anew and sample.created_time is not None
+        self.window.add(at_s, sample, began_anew=anew)
+        totals = self._totals_with(sample, began_anew=anew)
         self._waits.add(at_s, cpu)
         asleep = state.is_asleep(sample.engine_sleep_state)
         sleeping = asleep if asleep is not None else server.sleeping
@@ -150,14 +151,13 @@ class EngineTracker:
 
     def _is_another_server(self, before: EngineSample, sample: EngineSample) -> bool:
         """Return True if another replica answered at this address. Its start time differs, but is before the last poll."""
-        born = (sample.created_time, sample.process_start_time)
-        known = (before.created_time, before.process_start_time)
-        return born != known and any(
-            then is not None
-            and now is not None
-            and now != then
-            and now < self._last_t - SKEW_SECONDS
-            for then, now in zip(known, born, strict=True)
+        pairs = (
+            (before.created_time, sample.created_time),
+            (before.process_start_time, sample.process_start_time),
+        )
+        before_t = self._last_t - SKEW_SECONDS
+        return any(
+            then is not None and then != now < before_t for then, now in pairs if now is not None
         )
 
     def _signals(
@@ -220,7 +220,7 @@ class EngineTracker:
         )
 
     def _finished_by_reason(self) -> dict[str, float] | None:
-        finished = self.window.labelled("request_success")
+        finished = self.window.finished()
         return None if finished is None else {k: v / finished[1] for k, v in finished[0].items()}
 
     def _rate(self, name: str, *, latest: bool = False) -> float | None:
@@ -265,14 +265,10 @@ _ANOTHER = (
 
 
 def _began_anew(before: EngineSample, now: EngineSample) -> bool:
-    if before.created_time is not None and now.created_time is not None:
-        return before.created_time != now.created_time
-    if before.process_start_time != now.process_start_time and now.process_start_time is not None:
-        return before.process_start_time is not None
-    return any(
-        then is not None and new is not None and new < then
-        for then, new in zip(never_falling(before), never_falling(now), strict=True)
-    )
+    then, born = before.process_start_time, now.process_start_time
+    if None in (before.created_time, now.created_time) and born not in (None, then):
+        return then is not None
+    return began_anew(before, now)
 
 
 def _free(capacity: float | None, usage_ratio: float | None) -> float | None:

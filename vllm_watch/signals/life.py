@@ -1,7 +1,7 @@
 """Identifies the process behind an engine's name."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +9,10 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import ServerSample
 from vllm_watch.signals import stored
 
-UNTOLD_SECONDS = 600.0
-"""After a gap of at most this long, a process of unknown start time counts as the same process. In
-a longer gap, a new process could reach the old counters."""
+AWAY_SECONDS_MAX = 600.0
+"""Over a longer gap, between two polls or without a watcher, process, clock and requests may differ,
+and a new process may reach the old counters. Only learnt values survive it. An update of the watcher
+takes less."""
 
 _MEASURED = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
 """vLLM measures the sizes in these labels at each start."""
@@ -35,18 +36,15 @@ class Life:
         if self.config != now.config or not self.is_of_one_kind_with(now):
             return False
         told = self._same_start(now) is not None
-        return not self.ended_before(now) and (told or away_seconds <= UNTOLD_SECONDS)
+        return not self.ended_before(now) and (told or away_seconds <= AWAY_SECONDS_MAX)
 
     def ended_before(self, now: "Life") -> bool:
         same_start = self._same_start(now)
-        return self._fell(now) if same_start is None else not same_start
+        return fell(self.counters, now.counters) if same_start is None else not same_start
 
     def _same_start(self, now: "Life") -> bool | None:
-        pairs = (
-            (self.created_time, now.created_time),
-            (self.process_start_time, now.process_start_time),
-        )
-        for then, new in pairs:
+        starts = self.created_time, self.process_start_time
+        for then, new in zip(starts, (now.created_time, now.process_start_time), strict=True):
             if then is not None and new is not None:
                 return then == new
         return None
@@ -57,16 +55,23 @@ class Life:
             a is not None and b is not None and a != b for a, b in known
         )
 
-    def _fell(self, now: "Life") -> bool:
-        pairs = zip(self.counters, now.counters, strict=True)
-        return any(a is not None and b is not None and b < a for a, b in pairs)
-
     def export_state(self) -> dict[str, Any]:
         return stored.export(self, _KEPT)
 
     @classmethod
     def restore(cls, state: stored.Stored) -> "Life":
         return cls(**stored.checked(state, _KEPT))
+
+
+def fell(then: Iterable[float | None], now: Iterable[float | None]) -> bool:
+    """Return True if a counter that is known at both times fell."""
+    return any(a is not None and b is not None and b < a for a, b in zip(then, now, strict=True))
+
+
+def never_falling(sample: EngineSample) -> tuple[float | None, ...]:
+    """Return counters that decrease only by a reset: steps, generated and prompt tokens."""
+    steps = sample.iteration_tokens
+    return None if steps is None else steps.count, sample.generation_tokens, sample.prompt_tokens
 
 
 def _counters(state: Any) -> tuple[float | None, ...]:
@@ -87,16 +92,11 @@ _KEPT: stored.Fields = {
 
 def life_of(sample: EngineSample, server: ServerSample = UNKNOWN_SERVER) -> Life:
     """Return the identity of the engine's process at one poll."""
-    steps = sample.iteration_tokens
     started = sample.process_start_time
     return Life(
         created_time=sample.created_time,
         process_start_time=server.process_start_time if started is None else started,
-        counters=(
-            None if steps is None else steps.count,
-            sample.generation_tokens,
-            sample.prompt_tokens,
-        ),
+        counters=never_falling(sample),
         config=_digest(sample.model_name, sample.cache_config_info),
         model=model_of(sample),
         version=server.version,

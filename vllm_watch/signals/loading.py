@@ -15,17 +15,18 @@ PATIENCE_FACTOR = 1.5
 PATIENCE_SECONDS_MIN = 60.0
 """Every start may take this long. After short starts, PATIENCE_FACTOR alone would allow too little."""
 
-STARTS_KEPT = 8
+LIVES_KEPT = 8
+"""At most this many starts, uptimes and survived hangs are kept."""
 
 SAME_START_SECONDS = 2.0
-"""Start times count as equal if they differ by at most this. They are computed from the boot time and kernel ticks."""
+"""Start times count as equal if they differ by at most this. They are computed from the boot time and kernel ticks, and the clock may be adjusted by a second."""
 
 
 class Loading(stored.Kept):
     """Follows the starts of one server."""
 
     KEPT: ClassVar[stored.Fields] = {
-        "starts_s": stored.last(STARTS_KEPT),
+        "starts_s": stored.last(LIVES_KEPT),
         "life_start": stored.number_or_none,
         "answered_t": stored.number_or_none,
         "silent_s": stored.number_or_none,
@@ -37,19 +38,15 @@ class Loading(stored.Kept):
     }
 
     def __init__(self) -> None:
-        self.starts_s: deque[float] = deque(maxlen=STARTS_KEPT)
+        self.starts_s: deque[float] = deque(maxlen=LIVES_KEPT)
         self._life_start: float | None = None  # of the process that answered last
-        self._answered_t: float | None = None
+        self.answered_t: float | None = None
         self._silent_s: float | None = None
         self._refused = False
         self._loads_s: float | None = None
         self._pids: set[int] = set()
         self.by = ""
         self.is_gone = False
-
-    @property
-    def ever_up(self) -> bool:
-        return self._answered_t is not None
 
     @property
     def longest_s(self) -> float | None:
@@ -87,7 +84,7 @@ class Loading(stored.Kept):
         self.is_gone = process is not None and process.alive is False
         if process is not None and process.alive and process.start_time is not None:
             if self._life_start is None or not same_start(process.start_time, self._life_start):
-                if len(self._pids) < STARTS_KEPT:
+                if len(self._pids) < LIVES_KEPT:
                     self._pids.add(process.pid)
                 self._begins(at_s, observation.t - process.start_time, f"process {process.pid}")
         elif self.is_gone:
@@ -100,7 +97,7 @@ class Loading(stored.Kept):
         start = None if reading is None else reading.server.process_start_time
         if self._silent_s is not None and self._refused:
             self._learn(observation.t, at_s - self._silent_s, start)
-        self._answered_t = observation.t
+        self.answered_t = observation.t
         if start is not None:
             self._life_start = start
         self._silent_s, self._refused, self._loads_s, self.by = None, False, None, ""
@@ -112,18 +109,18 @@ class Loading(stored.Kept):
         elif self._life_start is not None and same_start(start, self._life_start):
             return  # the same process was unreachable
         else:
-            took_s = min(t - start, silent_s) if self._answered_t is not None else t - start
+            took_s = min(t - start, silent_s) if self.answered_t is not None else t - start
         if 0.0 < took_s <= START_SECONDS:
             self.starts_s.append(took_s)
 
     def _look_at_gpus(self, at_s: float, observation: Observation) -> None:
-        if self._answered_t is None:
+        if self.answered_t is None:
             return
         for gpu in observation.gpus or ():
             for process in gpu.processes or ():
                 begun = process.create_time
                 is_vllm = "vllm" in " ".join((process.name or "", *(process.cmdline or ()))).lower()
-                if is_vllm and begun is not None and begun >= self._answered_t:
+                if is_vllm and begun is not None and begun >= self.answered_t:
                     self._begins(
                         at_s, observation.t - begun, f"process {process.pid} on GPU {gpu.index}"
                     )
@@ -142,10 +139,6 @@ def same_start(a: float, b: float) -> bool:
 
 def lives_on(process: ProcessState | None, life_start: float | None) -> bool:
     """Return True if the process that started at `life_start` is known to be alive."""
-    return (
-        process is not None
-        and process.alive is True
-        and process.start_time is not None
-        and life_start is not None
-        and same_start(process.start_time, life_start)
-    )
+    if process is None or process.start_time is None or life_start is None:
+        return False
+    return process.alive is True and same_start(process.start_time, life_start)

@@ -5,15 +5,51 @@ unfinished requests. Only changes of their number are used, because aborted requ
 subtracted, and shared prefixes are counted twice. Source: vLLM's v1/metrics/stats.py.
 """
 
+from array import array
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from math import inf, sqrt
 from typing import Any, ClassVar, NamedTuple
 
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
-from vllm_watch.signals.ring_buffer import RingBuffer
+
+
+class RingBuffer:
+    """The last `length` rows of `width` floats."""
+
+    __slots__ = ("_added", "_length", "_values", "_width")
+
+    def __init__(self, length: int, width: int) -> None:
+        self._length, self._width, self._added = length, width, 0
+        self._values = array("d", bytes(8 * length * width))
+
+    def __len__(self) -> int:
+        return min(self._added, self._length)
+
+    def __iter__(self) -> Iterator[tuple[float, ...]]:
+        return map(self._row, range(self._added - len(self), self._added))
+
+    def __reversed__(self) -> Iterator[tuple[float, ...]]:
+        return map(self._row, range(self._added - 1, self._added - len(self) - 1, -1))
+
+    def append(self, row: Sequence[float]) -> None:
+        if len(row) != self._width:
+            raise ValueError(f"{len(row)} numbers for a row of {self._width}")
+        at = self._added % self._length * self._width
+        self._values[at : at + self._width] = array("d", row)
+        self._added += 1
+
+    def note(self, row: Sequence[float], seconds: float) -> None:
+        """Append the row unless the last one is less than `seconds` older. Rows begin with their time."""
+        if not self._added or row[0] - self._row(self._added - 1)[0] >= seconds:
+            self.append(row)
+
+    def _row(self, number: int) -> tuple[float, ...]:
+        at = number % self._length * self._width
+        return tuple(self._values[at : at + self._width])
+
 
 GRAIN_SECONDS = 20.0
 ENTRIES = 180
@@ -32,9 +68,9 @@ WELL_ENTRIES_MIN = 3
 ZERO_SHARE = 0.1
 """The healthy level is this quantile of the healthy history. The quantile is low, so that the beginning of a leak is visible."""
 
-IDLE_SECONDS = 15.0
-"""Pages that are in use after this much idle time count as lost. The last requests' pages are free
-by then."""
+LOST_SECONDS = 15.0
+"""Pages in use count as lost if no request has held them for this long. The last requests' pages are
+free by then."""
 
 RISE_FROM, RISE_TO = 0.25, 0.75
 """The growth of a loss is timed from the first to the second of these shares of its current value."""
@@ -51,6 +87,9 @@ class Entry(NamedTuple):
     tokens: float  # in flight; only changes are meaningful
     well: bool
 
+    def level(self, share: float) -> float:
+        return self.usage - share * self.tokens
+
 
 class Pages(stored.Kept):
     """Follows one engine."""
@@ -65,6 +104,7 @@ class Pages(stored.Kept):
         "moves": partial(stored.numbers, count=2),
         "zeros": lambda zeros: tuple(map(stored.pair, zeros)),
     }
+    LATER = ("idle_tokens", "idle_lost", "coarse")
 
     def __init__(self) -> None:
         self._capacity: float | None = None
@@ -93,19 +133,15 @@ class Pages(stored.Kept):
         if well:
             self._zeros = ()
         self._recent.append(entry)
-        last = self._history.last
-        if last is None or entry.at_s - last[0] >= GRAIN_SECONDS:
-            self._history.append(entry)
-        last = self._coarse.last
-        if last is None or entry.at_s - last[0] >= COARSE_GRAIN_SECONDS:
-            self._coarse.append(entry)
+        self._history.note(entry, GRAIN_SECONDS)
+        self._coarse.note(entry, COARSE_GRAIN_SECONDS)
 
     def _note_idle(self, block: Block) -> None:
         if block.running or block.waiting or block.generated or block.kv_usage_end is None:
             self._idle = [0.0, 1.0]
             return
         self._idle = [self._idle[0] + block.seconds, min(self._idle[1], block.kv_usage_end)]
-        if self._idle[0] >= IDLE_SECONDS:
+        if self._idle[0] >= LOST_SECONDS:
             self.idle_lost, self._idle_tokens = self._idle[1], block.tokens_in_flight
 
     def export_state(self) -> dict[str, Any]:
@@ -113,16 +149,12 @@ class Pages(stored.Kept):
         rows = {name: [list(entry) for entry in _rows(each)] for name, each in histories.items()}
         return {**super().export_state(), **rows}
 
-    def restore(self, state: stored.Stored) -> None:
-        # Older releases store no idle tokens and no coarse history.
-        super().restore({"idle_tokens": None, "idle_lost": 0.0, "coarse": (), **state})
-
     def unheld(self) -> float | None:
         """Return the share of the cache that no request holds, or None if unknown. The result is the smaller of two estimates."""
         zeros = self._learn_zeros()
         if not zeros or not self._recent:
             return None
-        return min(_level(self._recent[-1], share) - zero for share, zero in zeros) - self._awaited
+        return min(self._recent[-1].level(share) - zero for share, zero in zeros) - self._awaited
 
     def rise_seconds(self) -> float | None:
         """Return the seconds in which the middle half of the loss appeared, or None without a loss.
@@ -132,14 +164,14 @@ class Pages(stored.Kept):
         now = self.unheld()
         if now is None or now <= 0.0:
             return None
-        share, zero = min(self._zeros, key=lambda each: _level(self._recent[-1], each[0]) - each[1])
+        share, zero = min(self._zeros, key=lambda each: self._recent[-1].level(each[0]) - each[1])
         first = self._recent[0].at_s
         entries = [each for each in self._entries() if each.at_s < first] + list(self._recent)
         times: list[float] = []
         limits = [RISE_TO * now, RISE_FROM * now]
         later: tuple[float, float] | None = None
         for entry in reversed(entries):
-            level = _level(entry, share) - zero
+            level = entry.level(share) - zero
             while limits and level <= limits[0]:
                 times.append(_crossing(entry.at_s, level, later, limits.pop(0)))
             if not limits:
@@ -163,17 +195,10 @@ class Pages(stored.Kept):
             shares.append(1.0 / self._capacity)
         if self._moves[0] > 0.0 and self._moves[1] > 0.0:
             shares.append(sqrt(self._moves[0] / self._moves[1]))
-        self._zeros = tuple(
-            (share, min(_low(well, share), self._idle_zero(share))) for share in shares
-        )
+        known = None not in (self._capacity, self._idle_tokens)
+        idle = (self._idle_tokens or 0.0) if known else -inf
+        self._zeros = tuple((share, min(_low(well, share), -share * idle)) for share in shares)
         return self._zeros
-
-    def _idle_zero(self, share: float) -> float:
-        return (
-            inf
-            if None in (self._capacity, self._idle_tokens)
-            else -share * (self._idle_tokens or 0.0)
-        )
 
 
 def _ring(entries: Iterable[Entry]) -> RingBuffer:
@@ -193,12 +218,8 @@ def _entry(value: Any) -> Entry:
     return Entry(at_s, usage, tokens, stored.flag(value[3]))
 
 
-def _level(entry: Entry, share: float) -> float:
-    return entry.usage - share * entry.tokens
-
-
 def _low(entries: list[Entry], share: float) -> float:
-    levels = sorted(_level(entry, share) for entry in entries)
+    levels = sorted(entry.level(share) for entry in entries)
     return levels[int(ZERO_SHARE * len(levels))]
 
 

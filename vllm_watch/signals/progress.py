@@ -5,17 +5,18 @@ as output until the longest prefill would have ended, or until the engine has co
 KV cache holds.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
+from functools import partial
 from math import exp
 from operator import attrgetter
-from typing import Any
+from typing import Any, ClassVar
 
 from vllm_watch.samples.engine import EngineSample, served
 from vllm_watch.samples.observation import ServerSample
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.capacity import kv_cache_tokens, longest_request_tokens
+from vllm_watch.signals.life import AWAY_SECONDS_MAX, never_falling
 from vllm_watch.support.quantities import in_words
 
 PATIENCE_SECONDS = 60.0
@@ -39,29 +40,13 @@ GONE_SHARE = 0.9
 """All clients count as gone if this share of the requests in flight has lost its clients. A scraper
 may connect meanwhile, so the share is below 1."""
 
-CLOSED_MIN, ANSWERED_MIN = 3.0, 10.0
+CONNECTIONS_MIN, ANSWERED_MIN = 3.0, 10.0
 """If either connections or HTTP responses are unknown, this many closed connections or this many
-responses prove that clients left. A scraper closes one or two connections. A gateway that requests
-/v1/models every five seconds gets six responses in 30 s."""
-
-FOLLOWED_SECONDS = 600.0
-"""Polls further apart than this are not compared, because clock, process and requests may
-differ."""
+responses prove that clients left. A scraper or a browser opens and closes one or two connections. A
+gateway that requests /v1/models every five seconds gets six responses in 30 s."""
 
 PACE_SECONDS = 10.0
 """The usual rate of closed connections is averaged over this time. The rate rises when a client's pool shrinks."""
-
-_SEVERAL = ("counters", "outputs", "gauges")
-_NUMBERS = (
-    "last_s",
-    "life_s",
-    "output_s",
-    "served_s",
-    "queued_s",
-    "_before_s",
-    "_pace",
-    "_pace_before",
-)
 
 
 @record
@@ -80,8 +65,27 @@ class Poll:
     responses: float | None
 
 
-class Progress:
+_POLL: stored.Fields = {
+    **dict.fromkeys(("counters", "outputs", "gauges"), partial(stored.numbers_or_none, least=1)),
+    **dict.fromkeys(("waiting", "work", "finished", "aborted", "loaded"), stored.number),
+    **dict.fromkeys(("fds", "responses"), stored.number_or_none),
+}
+
+
+def _restored(state: stored.Stored | None) -> Poll | None:
+    return None if state is None else Poll(**stored.checked(state, _POLL))
+
+
+class Progress(stored.Kept):
     """Follows one engine from poll to poll."""
+
+    KEPT: ClassVar[stored.Fields] = {
+        **dict.fromkeys(("last_s", "life_s", "output_s", "served_s", "queued_s"), stored.number),
+        **dict.fromkeys(("_before_s", "_pace", "_pace_before", "gained"), stored.number),
+        **dict.fromkeys(("rest_s", "fds_least"), stored.number_or_none),
+        **dict.fromkeys(("gone", "doubtful", "met"), stored.flag),
+        **dict.fromkeys(("poll", "before"), _restored),
+    }
 
     def __init__(self) -> None:
         self.forget()
@@ -117,7 +121,7 @@ class Progress:
         restarted: bool = False, at_rest: bool = False,
     ) -> None:  # fmt: skip
         """Add a poll. `restarted` is True if the counters were reset, and `at_rest` if the engine sleeps or is paused on purpose."""
-        if at_s - self.last_s > FOLLOWED_SECONDS:
+        if at_s - self.last_s > AWAY_SECONDS_MAX:
             self.forget()
         before, now = self.poll, _poll(sample, server)
         self.first, was = before is None, before or now
@@ -157,7 +161,7 @@ class Progress:
 
     def _note_pace(self, seconds: float, was: Poll, now: Poll) -> None:
         closed = _fall(was.fds, now.fds, 0.0)
-        if closed is not None and 0.0 < seconds < FOLLOWED_SECONDS:
+        if closed is not None and 0.0 < seconds < AWAY_SECONDS_MAX:
             weight = 1.0 - exp(-seconds / PACE_SECONDS)
             self._pace += weight * (closed / seconds - self._pace)
 
@@ -165,7 +169,7 @@ class Progress:
         then = self._before
         if self.gone and now.fds is not None:
             self._fds_least = min(now.fds, now.fds if self._fds_least is None else self._fds_least)
-            if now.fds >= self._fds_least + CLOSED_MIN:  # new clients are not served
+            if now.fds >= self._fds_least + CONNECTIONS_MIN:  # new clients are not served
                 self.gone, self._before = False, None
             return
         self._fds_least = None
@@ -178,7 +182,7 @@ class Progress:
         least = GONE_SHARE * now.work
         all_closed = closed is not None and closed >= least
         all_answered = answered is not None and answered >= least
-        strong = (all_closed and (closed or 0.0) >= CLOSED_MIN) or (
+        strong = (all_closed and (closed or 0.0) >= CONNECTIONS_MIN) or (
             all_answered and (answered or 0.0) >= ANSWERED_MIN
         )
         alone = closed is None or answered is None
@@ -199,22 +203,11 @@ class Progress:
     def export_state(self) -> dict[str, Any]:
         polls = {"poll": self.poll, "before": self._before}
         kept = {name: None if each is None else asdict(each) for name, each in polls.items()}
-        more = {"gained": self._gained, "rest_s": self.rest_s, "fds_least": self._fds_least}
-        more |= {"gone": self.gone, "doubtful": self.doubtful, "met": self.met}
-        return {name: getattr(self, name) for name in _NUMBERS} | more | kept
+        return super().export_state() | kept
 
-    def restored(self, state: stored.Stored | None) -> "Progress":
+    def restore(self, state: stored.Stored | None) -> None:
         if state is not None:
-            times = {name: stored.number(state[name]) for name in _NUMBERS}
-            gained, rest_s = stored.number(state["gained"]), stored.number_or_none(state["rest_s"])
-            self.poll, self._before = _restored(state["poll"]), _restored(state["before"])
-            self.gone, self.doubtful = stored.flag(state["gone"]), stored.flag(state["doubtful"])
-            self.met = stored.flag(state.get("met", True))
-            self._fds_least = stored.number_or_none(state["fds_least"])
-            self._gained, self.rest_s = gained, rest_s
-            for name, value in times.items():
-                setattr(self, name, value)
-        return self
+            super().restore({"met": True, **state})
 
 
 def longest_prefill_seconds(sample: EngineSample, server: ServerSample, engines: int) -> float:
@@ -243,23 +236,13 @@ def _prefill_rate(sample: EngineSample) -> float | None:
     return tokens / times.sum if tokens > 0.0 and times.sum else None
 
 
-def never_falling(sample: EngineSample) -> tuple[float | None, ...]:
-    """Return counters that decrease only by a reset."""
-    steps = sample.iteration_tokens
-    return None if steps is None else steps.count, sample.generation_tokens, sample.prompt_tokens
-
-
-def _aborted(sample: EngineSample) -> float:
-    return (sample.request_success or {}).get("abort", 0.0)
-
-
 _alive_of = attrgetter(
     "requests_running", "requests_swapped", "engine_steps", "last_engine_iteration", "estimated_flops_per_gpu",
 )  # fmt: skip
 
 
 def _poll(sample: EngineSample, server: ServerSample) -> Poll:
-    done, aborted = served(sample), _aborted(sample)
+    done, aborted = served(sample), (sample.request_success or {}).get("abort", 0.0)
     finished = None if done is None else done - aborted
     counters = (*never_falling(sample), finished, sample.preemptions)
     first, latency, tokens = sample.ttft, sample.inter_token_latency, sample.generation_tokens
@@ -279,21 +262,6 @@ def _poll(sample: EngineSample, server: ServerSample) -> Poll:
         fds=server.process_open_fds,
         responses=None if responses is None else sum(responses.values()),
     )
-
-
-def _restored(state: Mapping[str, Any] | None) -> Poll | None:
-    if state is None:
-        return None
-    told: dict[str, Any] = {}
-    for each in fields(Poll):
-        value = state[each.name]
-        if each.name in _SEVERAL:
-            told[each.name] = stored.numbers_or_none(value, 1)
-        elif each.type is float:
-            told[each.name] = stored.number(value)
-        else:
-            told[each.name] = stored.number_or_none(value)
-    return Poll(**told)
 
 
 def _fall(then: float | None, now: float | None, usual: float) -> float | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from operator import attrgetter, is_
 
 from vllm_watch.samples.engine import EngineSample, Histogram
-from vllm_watch.samples.observation import Observation, ServerSample
+from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.record import changed
 from vllm_watch.signals.window import COUNTERS, HISTOGRAMS
 
@@ -36,15 +36,11 @@ def sanitized(observation: Observation) -> Observation:
     if reading is None:
         return observation
     engines = tuple([_of_engine(sample) for sample in reading.engines])
-    server = _of_server(reading.server)
+    wrong = _no_counts(_OF_PROCESS, _process_of(reading.server))
+    server = changed(reading.server, **wrong) if wrong else reading.server
     if server is reading.server and all(map(is_, engines, reading.engines)):
         return observation
     return changed(observation, reading=changed(reading, engines=engines, server=server))
-
-
-def _of_server(sample: ServerSample) -> ServerSample:
-    wrong = _no_counts(_OF_PROCESS, _process_of(sample))
-    return changed(sample, **wrong) if wrong else sample
 
 
 def _of_engine(sample: EngineSample) -> EngineSample:

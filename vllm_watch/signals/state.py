@@ -21,11 +21,7 @@ WORST_FIRST = (
 )  # fmt: skip
 
 STILL_SECONDS = 2.0
-"""A normal pause between steps takes at most this long. A step of a long context takes about a second."""
-
-STALL_NOTICE_COARSE_SECONDS = 30.0
-"""If the engine warms up or lacks a step counter, a possible stall is shown after this long without
-progress. Without a counter, a whole prefill shows no progress."""
+"""A longer time without a step is a pause. A step of a long context takes about a second."""
 
 WARM_UP_SECONDS = 300.0
 """For this long after the start, the first requests of each shape may compile kernels."""
@@ -129,12 +125,9 @@ def is_connected(sample: EngineSample) -> bool:
     return told or bool(sample.external_prefix_cache_queries)
 
 
-def _kv_families(sample: EngineSample) -> set[str]:
-    return {*(sample.kv_failures or ()), *(sample.kv_transfers or ())}
-
-
 def _offloads_only(sample: EngineSample) -> bool:
-    families, config = _kv_families(sample), sample.cache_config_info or {}
+    families = {*(sample.kv_failures or ()), *(sample.kv_transfers or ())}
+    config = sample.cache_config_info or {}
     set_up = any(config.get(name, "None") != "None" for name in _OFFLOAD_SETTINGS)
     own = all(name.startswith("kv_offload_") for name in families)
     return own and (bool(families) or set_up)
@@ -199,7 +192,7 @@ def _of_refusal(said: str, loading: Loading, waited_s: float, at_s: float) -> tu
     if loads_s is not None:
         text = f"{said}; {loading.by} has been loading for {in_words(loads_s)}{before}"
         return ("starting" if loading.in_time(at_s) else "down"), text
-    if not loading.ever_up and not loading.is_gone and waited_s < START_SECONDS:
+    if loading.answered_t is None and not loading.is_gone and waited_s < START_SECONDS:
         return "starting", f"{said}; vLLM refuses connections until its weights are loaded"
     return "down", said + before
 

@@ -22,6 +22,7 @@ NEAR = 1.5
 GRAIN = log(NEAR)
 
 BLOCKS_MIN = 2
+"""This many blocks show a load, or the end of an alarm. A single one may be chance."""
 
 LOADS_MAX = 64
 """At most this many loads are kept. Eight by eight loads cover a factor of 25 in tokens and in KV usage."""
@@ -105,8 +106,8 @@ READY_BLOCKS = 12
 """The model is used after this many blocks, four for each parameter."""
 
 READY_SECONDS = 40.0
-"""The model is used after this many seconds of work. Restarted engines must be covered within a
-minute or two."""
+"""The model, and average throughput, are used after this many seconds of work. Restarted engines must
+be covered within a minute or two."""
 
 NEWS = 0.02
 SOLVE_EVERY = 8
@@ -167,16 +168,12 @@ class StepModel(stored.Kept):
         return expected if expected > 0 else None
 
     def usual_seconds(self, tokens_per_step: float, kv_usage: float) -> float | None:
-        expected, near = (
-            self.seconds_of(tokens_per_step, kv_usage),
-            self.met.nearest(tokens_per_step, kv_usage),
-        )
+        expected = self.seconds_of(tokens_per_step, kv_usage)
+        near = self.met.nearest(tokens_per_step, kv_usage)
         fitted = near and self.seconds_of(near[1], near[2])
-        return (
-            expected
-            if not (expected and near and fitted)
-            else expected * max(1.0, near[0] / fitted)
-        )
+        if not (expected and near and fitted):
+            return expected
+        return expected * max(1.0, near[0] / fitted)
 
     def deviation(self, tokens_per_step: float, kv_usage: float) -> float:
         expected = self.seconds_of(tokens_per_step, kv_usage)
@@ -208,12 +205,13 @@ class StepModel(stored.Kept):
     def learn(
         self, step_seconds: float, tokens_per_step: float, kv_usage: float, seconds: float
     ) -> None:
+        expected = self.seconds_of(tokens_per_step, kv_usage)
         if self.blocks == 0:
             self._begin(step_seconds, tokens_per_step, kv_usage)
-        else:
-            self._measure(step_seconds, tokens_per_step, kv_usage)
+        elif expected is not None and self.blocks >= len(_PARTS):
+            self._note(log(step_seconds / expected))
         # Scale a step by its expected time. Otherwise errors of short steps would weigh more.
-        scale = max(step_seconds, self.seconds_of(tokens_per_step, kv_usage) or 0.0)
+        scale = max(step_seconds, expected or 0.0)
         row = (1.0 / scale, tokens_per_step / scale, kv_usage / scale)
         for i in _PARTS:
             self._moment[i] += row[i] * step_seconds / scale
@@ -249,12 +247,6 @@ class StepModel(stored.Kept):
         for i, scale in enumerate(scales):
             self._gram[i][i] += PRIOR / scale**2
             self._moment[i] += PRIOR / 3.0 / scale
-
-    def _measure(self, step_seconds: float, tokens_per_step: float, kv_usage: float) -> None:
-        expected = self.seconds_of(tokens_per_step, kv_usage)
-        if expected is None or self.blocks < len(_PARTS):
-            return
-        self._note(log(step_seconds / expected))
 
     def _note(self, log_ratio: float) -> None:
         limit = 4.0 * sqrt(self._scatter_square)

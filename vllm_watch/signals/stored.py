@@ -149,6 +149,11 @@ def count(value: Any) -> int:
     return int(number(value, 0.0))
 
 
+def counts(value: Any) -> dict[str, int]:
+    """Return integers, 0 or more, by name."""
+    return {text(name): count(each) for name, each in mapping(value).items()}
+
+
 def flag(value: Any) -> bool:
     """Return a bool."""
     if not isinstance(value, bool):

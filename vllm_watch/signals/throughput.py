@@ -9,6 +9,7 @@ from typing import Any
 
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
+from vllm_watch.signals.step_model import READY_SECONDS
 
 MEMORY_SECONDS = 3600.0
 """Averaging time in seconds of work. It covers bursts and gaps."""
@@ -16,12 +17,12 @@ MEMORY_SECONDS = 3600.0
 SMOOTH_SECONDS = 8.0
 """Smoothing time of the rates. Prompt tokens are counted only when a prefill ends."""
 
-READY_SECONDS = 40.0
-"""The averages serve as the reference after this many seconds of work."""
+LEARNT_SECONDS = 600.0
+"""The usual value of a detector is known after this many seconds."""
 
 ALIKE = 1.3
 """If requests pile up, throughput and KV cache per request are at most this many times as large as
-usual."""
+usual. With more KV cache, requests are longer than usual."""
 
 CROWD = 1.5
 """If requests pile up, more than this many times the usual number of requests run. Uneven arrivals cause a smaller ratio."""
@@ -48,20 +49,6 @@ class Mean:
         self.value = value if self.weight else 0.0
 
 
-class Smooth:
-    """An exponential mean over `SMOOTH_SECONDS`."""
-
-    def __init__(self) -> None:
-        self.value: float | None = None
-
-    def add(self, value: float, seconds: float) -> float:
-        if self.value is None:
-            self.value = value
-        else:
-            self.value += (value - self.value) * (1.0 - exp(-seconds / SMOOTH_SECONDS))
-        return self.value
-
-
 _MEANS = ("generated", "prompted", "running", "kv_usage", "finished", "finished_tokens")
 
 
@@ -69,15 +56,11 @@ class Throughput:
     """One engine's rates, when healthy and now."""
 
     def __init__(self) -> None:
-        self.generated = Mean(MEMORY_SECONDS)
-        self.prompted = Mean(MEMORY_SECONDS)
-        self.running = Mean(MEMORY_SECONDS)
-        self.kv_usage = Mean(MEMORY_SECONDS)
-        self.finished = Mean(MEMORY_SECONDS)
-        self.finished_tokens = Mean(MEMORY_SECONDS)
+        means = [Mean(MEMORY_SECONDS) for _ in _MEANS]
+        self.generated, self.prompted, self.running = means[:3]
+        self.kv_usage, self.finished, self.finished_tokens = means[3:]
         self.running_peak = 0.0
-        self.generated_now = Smooth()
-        self.prompted_now = Smooth()
+        self._now: tuple[float, float] | None = None  # smoothed: generated, prompted
 
     def export_state(self) -> dict[str, Any]:
         means = {name: getattr(self, name).export_state() for name in _MEANS}
@@ -93,8 +76,9 @@ class Throughput:
         return self.generated.weight >= READY_SECONDS
 
     def see(self, block: Block) -> None:
-        self.generated_now.add(block.generated, block.seconds)
-        self.prompted_now.add(block.prompted or 0.0, block.seconds)
+        now = block.generated, block.prompted or 0.0
+        (generated, prompted), share = self._now or now, 1.0 - exp(-block.seconds / SMOOTH_SECONDS)
+        self._now = generated + (now[0] - generated) * share, prompted + (now[1] - prompted) * share
 
     def learn(self, block: Block) -> None:
         if block.running <= 0.0 and block.generated <= 0.0:
@@ -110,12 +94,12 @@ class Throughput:
             self.finished_tokens.add(block.finished_tokens / block.seconds, block.seconds)
 
     def ratio(self) -> float | None:
-        if not self.ready or self.generated_now.value is None:
+        if not self.ready or self._now is None:
             return None
         generated, prompted = self.generated.value, self.prompted.value
-        ratio = self.generated_now.value / generated if generated > 0.0 else None
+        ratio = self._now[0] / generated if generated > 0.0 else None
         if prompted > 0.0:
-            other = (self.prompted_now.value or 0.0) / prompted
+            other = self._now[1] / prompted
             return other if ratio is None or other > ratio else ratio
         return ratio
 

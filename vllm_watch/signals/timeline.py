@@ -47,7 +47,10 @@ class Timeline:
             known = RESOLUTION_SECONDS <= step_s <= PAUSE_SECONDS_MAX
         else:
             step_s = t - last_t
-            known = RESOLUTION_SECONDS <= step_s <= self._step_limit_s()
+            limit_s = PAUSE_SECONDS_MAX
+            if self._usual:
+                limit_s = max(STEP_SECONDS_MIN, STEP_FACTOR * median(self._usual))
+            known = RESOLUTION_SECONDS <= step_s <= limit_s
         if known:
             self._usual.append(step_s)
         else:
@@ -68,8 +71,3 @@ class Timeline:
         if at_s > AXIS_SECONDS_MAX:
             raise ValueError(f"the axis cannot stand at {at_s:g} s")
         self._t, self._at_s = t, at_s
-
-    def _step_limit_s(self) -> float:
-        if not self._usual:
-            return PAUSE_SECONDS_MAX
-        return max(STEP_SECONDS_MIN, STEP_FACTOR * median(self._usual))

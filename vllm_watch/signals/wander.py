@@ -16,7 +16,7 @@ MINUTE_SECONDS = 60.0
 """A minute is this many seconds of work, because step times of idle engines do not drift."""
 
 SMOOTH_SECONDS = 20.0
-"""Smoothing time, shorter than a minute to show a change within one minute."""
+"""Smoothing time of step times and latencies. It covers a few answers, and shows a change within a minute."""
 
 FIRST, FIRST_MINUTES = 0.04, 8.0
 """At first, this change in a minute is assumed. The second value is the weight of this assumption in minutes."""
@@ -29,9 +29,6 @@ STRAY_FIRST = 0.08
 
 STRAY_MINUTES_MIN = 120.0
 """After this many minutes of work, the log ratio itself is judged, too, not only its changes."""
-
-STRAY_DEVIATIONS = 5.0
-"""A log ratio of at least this many standard deviations is more than wander."""
 
 PENDING_MAX = 60
 """At most this many minutes of a suspected fault are kept. The fault may still end by itself."""
@@ -51,8 +48,8 @@ OUTLIER = 3.0
 become usual."""
 
 DEVIATIONS = 5.0
-"""A change of at least this many standard deviations is not wander. The number is high, because six
-lags are tested each minute, all day."""
+"""A log ratio or change of at least this many standard deviations is not wander. The number is high,
+because six lags are tested each minute, all day."""
 
 
 class Wander(stored.Kept):
@@ -114,7 +111,7 @@ class Wander(stored.Kept):
     def exceeded(self, at_least: float) -> bool:
         if self.now < at_least:
             return False
-        stray = STRAY_DEVIATIONS * max(STRAY_FIRST, self.stray)
+        stray = DEVIATIONS * max(STRAY_FIRST, self.stray)
         if self._count >= STRAY_MINUTES_MIN and self.now >= stray:
             return True
         limit = DEVIATIONS * max(self.a_minute, self._unrest())

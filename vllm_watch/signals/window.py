@@ -12,13 +12,6 @@ from typing import Any, NamedTuple
 from vllm_watch.samples.engine import EngineSample, Histogram, Labelled
 from vllm_watch.samples.record import short_record
 
-COUNTERS = (
-    "prompt_tokens", "generation_tokens", "preemptions", "prefix_cache_queries", "prefix_cache_hits",
-    "spec_num_accepted_tokens", "spec_num_draft_tokens",
-)  # fmt: skip
-HISTOGRAMS = ("iteration_tokens", "ttft", "inter_token_latency", "queue_time", "e2e_latency")
-LABELLED = ("request_success",)
-
 ENTRIES_MAX = 4096
 """At most this many polls are kept: an hour of one poll per second."""
 
@@ -28,7 +21,7 @@ class Offsets:
     """For each counter, the sum of its last counts before resets in the window."""
 
     counters: Mapping[str, float] = field(default_factory=dict)
-    labelled: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    finished: Mapping[str, float] = field(default_factory=dict)  # by reason
     histograms: Mapping[str, Histogram] = field(default_factory=dict)
 
 
@@ -51,6 +44,7 @@ class Counts(NamedTuple):
     kv_cache_usage: float | None
 
 
+COUNTERS, HISTOGRAMS = Counts._fields[:7], Counts._fields[7:12]
 _counts_of = attrgetter(*Counts._fields)
 _counters_of, _histograms_of = attrgetter(*COUNTERS), attrgetter(*HISTOGRAMS)
 
@@ -123,18 +117,18 @@ class Window:
             grown += b.offsets.counters.get(name, 0.0) - a.offsets.counters.get(name, 0.0)
         return grown, b.at_s - a.at_s
 
-    def labelled(self, name: str) -> tuple[dict[str, float], float] | None:
-        """Return the growth of each label in the window, and the seconds between its ends. A new label counts from zero."""
-        pair = self._pair(name)
+    def finished(self) -> tuple[dict[str, float], float] | None:
+        """Return the finished requests by reason in the window, and the seconds between its ends. A new reason counts from zero."""
+        pair = self._pair("request_success")
         if pair is None:
             return None
         a, b = pair
-        before, now = getattr(a.counts, name), getattr(b.counts, name)
-        grown = {label: value - before.get(label, 0.0) for label, value in now.items()}
+        before, now = a.counts.request_success or {}, b.counts.request_success or {}
+        grown = {reason: value - before.get(reason, 0.0) for reason, value in now.items()}
         if a.offsets is not b.offsets:
-            then, since = a.offsets.labelled, b.offsets.labelled
-            for label in grown:
-                grown[label] += since.get((name, label), 0.0) - then.get((name, label), 0.0)
+            then, since = a.offsets.finished, b.offsets.finished
+            for reason in grown:
+                grown[reason] += since.get(reason, 0.0) - then.get(reason, 0.0)
         return grown, b.at_s - a.at_s
 
     def histogram(self, name: str) -> Growth | None:
@@ -142,8 +136,10 @@ class Window:
         if pair is None:
             return None
         a, b = pair
-        of = _count if a.offsets is b.offsets else _total
-        then, now = of(a, name), of(b, name)
+        then, now = getattr(a.counts, name), getattr(b.counts, name)
+        if a.offsets is not b.offsets:
+            then = _joined(then, a.offsets.histograms.get(name))
+            now = _joined(now, b.offsets.histograms.get(name))
         return Growth(
             b.at_s - a.at_s,
             now.count - then.count,
@@ -181,25 +177,6 @@ def _filled(counts: Counts, known: Counts | None) -> Counts:
     return Counts._make([then if now is None else now for now, then in pairs])
 
 
-def _count(entry: Entry, name: str) -> Histogram:
-    h: Histogram = getattr(entry.counts, name)
-    return h
-
-
-def _total(entry: Entry, name: str) -> Histogram:
-    h = _count(entry, name)
-    carried = entry.offsets.histograms.get(name)
-    if carried is None or carried.bounds != h.bounds:
-        return h
-    return _added(h, carried)
-
-
-def _added(a: Histogram, b: Histogram) -> Histogram:
-    total = None if a.sum is None or b.sum is None else a.sum + b.sum
-    cumulative = tuple(map(add, a.cumulative, b.cumulative))
-    return Histogram(a.count + b.count, total, a.bounds, cumulative)
-
-
 def _any_fell(before: Counts, now: Counts) -> bool:
     for then, new in zip(_counters_of(before), _counters_of(now), strict=True):
         if then is not None and new is not None and new < then:
@@ -222,12 +199,12 @@ def _carried(old: Offsets, before: Counts, now: Counts, *, began_anew: bool) -> 
         if (value := getattr(before, name)) is not None
         and _fell(value, getattr(now, name), began_anew)
     }
-    labelled = {}
-    for name in LABELLED:
-        then, new = getattr(before, name) or {}, getattr(now, name)
-        for label, value in then.items():
-            if new is not None and _fell(value, new.get(label, 0.0), began_anew):
-                labelled[(name, label)] = value
+    then, new_counts = before.request_success or {}, now.request_success
+    finished = {
+        reason: value
+        for reason, value in then.items()
+        if new_counts is not None and _fell(value, new_counts.get(reason, 0.0), began_anew)
+    }
     histograms = {
         name: h
         for name in HISTOGRAMS
@@ -237,7 +214,7 @@ def _carried(old: Offsets, before: Counts, now: Counts, *, began_anew: bool) -> 
     }
     return Offsets(
         {**old.counters, **{k: v + old.counters.get(k, 0.0) for k, v in counters.items()}},
-        {**old.labelled, **{k: v + old.labelled.get(k, 0.0) for k, v in labelled.items()}},
+        {**old.finished, **{k: v + old.finished.get(k, 0.0) for k, v in finished.items()}},
         {**old.histograms, **{k: _joined(h, old.histograms.get(k)) for k, h in histograms.items()}},
     )
 
@@ -247,4 +224,8 @@ def _fell(before: float, now: float | None, began_anew: bool) -> bool:
 
 
 def _joined(h: Histogram, carried: Histogram | None) -> Histogram:
-    return h if carried is None or carried.bounds != h.bounds else _added(h, carried)
+    if carried is None or carried.bounds != h.bounds:
+        return h
+    total = None if h.sum is None or carried.sum is None else h.sum + carried.sum
+    cumulative = tuple(map(add, h.cumulative, carried.cumulative))
+    return Histogram(h.count + carried.count, total, h.bounds, cumulative)

@@ -4,8 +4,8 @@ The codes are those of data centre GPUs from Ampere on. Source:
 https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html (October 2025).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 
@@ -35,87 +35,77 @@ SEVERITY = {
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """One Xid code and its meaning."""
+    """The meaning of an Xid code."""
 
-    code: int
     text: str
     action: str
 
 
-_NAMED = (
-    Xid(8, "GPU stopped processing", APPLICATION),
-    Xid(11, "invalid push buffer stream", APPLICATION),
-    Xid(13, "graphics engine exception", APPLICATION),
-    Xid(25, "invalid push buffer stream", APPLICATION),
-    Xid(31, "GPU memory page fault", APPLICATION),
-    Xid(32, "corrupted push buffer stream", APPLICATION),
-    Xid(37, "driver firmware error", NOTE),
-    Xid(38, "driver firmware error", NOTE),
-    Xid(43, "GPU stopped processing: a channel was reset", NOTE),
-    Xid(44, "fault during a context switch", NOTE),
-    Xid(45, "clean-up after an earlier error", NOTE),
-    Xid(46, "GPU stopped processing", RESET),
-    Xid(48, "double bit ECC error", RESET),
-    Xid(54, "auxiliary power is not connected", SUPPORT),
-    Xid(60, "video processor exception", APPLICATION),
-    Xid(61, "internal micro-controller breakpoint", SUPPORT),
-    Xid(62, "internal micro-controller halt", RESET),
-    Xid(63, "memory row remapped; takes effect at the next reset", NOTE),
-    Xid(64, "memory row could not be remapped", RESET),
-    Xid(66, "illegal access by the driver", NOTE),
-    Xid(67, "illegal access by the driver", NOTE),
-    Xid(69, "graphics engine class error", APPLICATION),
-    Xid(74, "NVLink error", LINK),
-    Xid(78, "vGPU could not start", SUPPORT),
-    Xid(79, "GPU has fallen off the bus", REBOOT),
-    Xid(80, "corrupted data sent to the GPU", APPLICATION),
-    Xid(92, "high rate of corrected memory errors", NOTE),
-    Xid(93, "InfoROM wear limit", NOTE),
-    Xid(94, "contained memory error", APPLICATION),
-    Xid(95, "uncontained memory error", RESET),
-    Xid(109, "context switch timeout", RESET),
-    Xid(110, "security fault", RESET),
-    Xid(119, "the GPU's system processor (GSP) does not answer", RESET),
-    Xid(120, "error of the GPU's system processor (GSP)", RESET),
-    Xid(121, "corrected error of the link to the CPU", NOTE),
-    Xid(136, "NVLink training failed", RESET),
-    Xid(137, "NVLink privilege error", NOTE),
-    Xid(140, "memory error that was not recovered", RESET),
-    Xid(141, "CUDA fast path error", NOTE),
-    Xid(142, "video encoder error", SUPPORT),
-    Xid(143, "GPU initialisation error", RESET),
-    Xid(151, "key rotation error", REBOOT),
-    Xid(154, "the recovery action has changed (see nvidia-smi -q)", NOTE),
-    Xid(155, "NVLink error raised by software", RESET),
-    Xid(156, "resource retired; takes effect at the next reset", RESET),
-    Xid(157, "resource could not be retired", NOTE),
-    Xid(158, "fatal timeout", RESET),
-    Xid(160, "memory channel retired", NOTE),
-    Xid(161, "memory channel could not be retired", NOTE),
-    Xid(167, "fatal PCIe timeout", SUPPORT),
-    Xid(168, "memory capacity reduced", SUPPORT),
-    Xid(169, "internal micro-controller halt", SUPPORT),
-    Xid(171, "uncorrectable DRAM error, details of Xid 48", NOTE),
-    Xid(172, "uncorrectable SRAM error, details of Xid 48", NOTE),
+_ROWS: tuple[tuple[Sequence[int], str, str], ...] = (
+    ((8,), "GPU stopped processing", APPLICATION),
+    ((11, 25), "invalid push buffer stream", APPLICATION),
+    ((13,), "graphics engine exception", APPLICATION),
+    ((31,), "GPU memory page fault", APPLICATION),
+    ((32,), "corrupted push buffer stream", APPLICATION),
+    ((37, 38), "driver firmware error", NOTE),
+    ((43,), "GPU stopped processing: a channel was reset", NOTE),
+    ((44,), "fault during a context switch", NOTE),
+    ((45,), "clean-up after an earlier error", NOTE),
+    ((46,), "GPU stopped processing", RESET),
+    ((48,), "double bit ECC error", RESET),
+    ((54,), "auxiliary power is not connected", SUPPORT),
+    ((60,), "video processor exception", APPLICATION),
+    ((61,), "internal micro-controller breakpoint", SUPPORT),
+    ((62,), "internal micro-controller halt", RESET),
+    ((63,), "memory row remapped; takes effect at the next reset", NOTE),
+    ((64,), "memory row could not be remapped", RESET),
+    ((66, 67), "illegal access by the driver", NOTE),
+    ((69,), "graphics engine class error", APPLICATION),
+    ((78,), "vGPU could not start", SUPPORT),
+    ((79,), "GPU has fallen off the bus", REBOOT),
+    ((80,), "corrupted data sent to the GPU", APPLICATION),
+    ((92,), "high rate of corrected memory errors", NOTE),
+    ((93,), "InfoROM wear limit", NOTE),
+    ((94,), "contained memory error", APPLICATION),
+    ((95,), "uncontained memory error", RESET),
+    ((109,), "context switch timeout", RESET),
+    ((110,), "security fault", RESET),
+    ((119,), "the GPU's system processor (GSP) does not answer", RESET),
+    ((120,), "error of the GPU's system processor (GSP)", RESET),
+    ((121,), "corrected error of the link to the CPU", NOTE),
+    ((136,), "NVLink training failed", RESET),
+    ((137,), "NVLink privilege error", NOTE),
+    ((140,), "memory error that was not recovered", RESET),
+    ((141,), "CUDA fast path error", NOTE),
+    ((142,), "video encoder error", SUPPORT),
+    ((143,), "GPU initialisation error", RESET),
+    ((151,), "key rotation error", REBOOT),
+    ((154,), "the recovery action has changed (see nvidia-smi -q)", NOTE),
+    ((155,), "NVLink error raised by software", RESET),
+    ((156,), "resource retired; takes effect at the next reset", RESET),
+    ((157,), "resource could not be retired", NOTE),
+    ((158,), "fatal timeout", RESET),
+    ((160,), "memory channel retired", NOTE),
+    ((161,), "memory channel could not be retired", NOTE),
+    ((167,), "fatal PCIe timeout", SUPPORT),
+    ((168,), "memory capacity reduced", SUPPORT),
+    ((169,), "internal micro-controller halt", SUPPORT),
+    ((171,), "uncorrectable DRAM error, details of Xid 48", NOTE),
+    ((172,), "uncorrectable SRAM error, details of Xid 48", NOTE),
+    (
+        (39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136)),
+        "copy engine exception",
+        APPLICATION,
+    ),
+    ((68, 82, 83, 84, 86, 88, 89, *range(96, 106), 139), "video engine exception", APPLICATION),
+    ((74, *range(144, 151)), "NVLink error", LINK),
 )
-_COPY_ENGINES = (39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136))
-_VIDEO_ENGINES = (68, 82, 83, 84, 86, 88, 89, *range(96, 106), 139)
-_LINKS = range(144, 151)
-
-TABLE: dict[int, Xid] = {
-    each.code: each
-    for each in chain(
-        _NAMED,
-        (Xid(code, "copy engine exception", APPLICATION) for code in _COPY_ENGINES),
-        (Xid(code, "video engine exception", APPLICATION) for code in _VIDEO_ENGINES),
-        (Xid(code, "NVLink error", LINK) for code in _LINKS),
-    )
-}
+TABLE = {code: Xid(text, action) for codes, text, action in _ROWS for code in codes}
 
 
 def lookup(code: int) -> Xid:
     """Return a code's entry. The entry of an unknown code advises to contact support."""
-    return TABLE.get(code) or Xid(code, "not in our table of codes", SUPPORT)
+    return TABLE.get(code) or Xid("not in our table of codes", SUPPORT)
 
 
 def needs_hands(code: int) -> bool:
@@ -153,14 +143,11 @@ class RecentXids:
         for code in gpu.xid_errors or ():
             if code in told or len(told) < CODES_MAX:
                 told[code] = at_s
+        unused = gpu.processes == () and gpu.processes_complete is not False
         for code, told_s in list(told.items()):
-            if at_s - told_s > _stands_seconds(code, gpu):
+            hidden = needs_hands(code) and not unused
+            if at_s - told_s > (STANDS_SECONDS_MAX if hidden else STANDS_SECONDS):
                 del told[code]
         if not told or tuple(told) == gpu.xid_errors:
             return gpu
         return replace(gpu, xid_errors=tuple(told))
-
-
-def _stands_seconds(code: int, gpu: GpuSample) -> float:
-    unused = gpu.processes == () and gpu.processes_complete is not False
-    return STANDS_SECONDS if unused or not needs_hands(code) else STANDS_SECONDS_MAX

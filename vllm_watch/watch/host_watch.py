@@ -31,7 +31,7 @@ from vllm_watch.watch.watch import Watch
 VERSION = 1
 """Version of the format. State in another format is ignored."""
 
-_NOWHERE = Place()
+_NOWHERE: Place = {}
 
 
 @record
@@ -98,7 +98,7 @@ class HostWatch:
 
     def others_gpus(self, target: str) -> frozenset[str]:
         """Return the UUIDs of GPUs used by other servers, but not by `target`."""
-        return self._used_gpus - self._places.get(target, _NOWHERE).gpus
+        return self._used_gpus - frozenset(self._places.get(target, _NOWHERE))
 
     def core_of(self, target: str) -> str | None:
         pids = self._cores(target, VLLM)
@@ -136,7 +136,7 @@ class HostWatch:
             for name, each in servers.items()
         }
         places = self._places = self._users.look(self.holders, known)
-        self._used_gpus = frozenset().union(*(place.gpus for place in places.values()))
+        self._used_gpus = frozenset().union(*places.values())
         self.holders = tuple(_placed(each, places) for each in self.holders)
         view = HostView(
             at_s=at_s,
@@ -190,13 +190,13 @@ def _core_name(core: int) -> str:
 
 
 def _placed(held: GpuHolders, places: Mapping[str, Place]) -> GpuHolders:
-    here = (name for name, place in places.items() if held.gpu.uuid in place.gpus)
+    here = (name for name, place in places.items() if held.gpu.uuid in place)
     return replace(held, targets=tuple(sorted(here)))
 
 
 def _server(name: str, last: ServerScrape, place: Place) -> HostServer:
     return HostServer(
-        name=name, up=last.up, gpus=place.gpus, workers=place.workers, asleep=last.asleep
+        name=name, up=last.up, gpus=frozenset(place), workers=place, asleep=last.asleep
     )
 
 

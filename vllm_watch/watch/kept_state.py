@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from vllm_watch.detectors.base import Detector, Inherits, Remembers
-from vllm_watch.detectors.engine_down import AWAY_SECONDS_MAX, OF_ADDRESS
+from vllm_watch.detectors.engine_down import OF_ADDRESS
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Reading, ServerSample
 from vllm_watch.signals import stored
 from vllm_watch.signals.engine import EngineTracker
-from vllm_watch.signals.life import Life, life_of
+from vllm_watch.signals.life import AWAY_SECONDS_MAX, Life, life_of
 from vllm_watch.signals.loading import Loading
 from vllm_watch.signals.progress import Progress
 from vllm_watch.signals.records import EngineSignals, TargetSignals
@@ -84,7 +84,7 @@ def restored_signals(state: stored.Stored, target: str, away_s: float) -> Target
             restarts=stored.count(each["restarts"]),
         )
         for name, each in stored.mapping(state["engines"]).items()
-        if Life.restore(each["life"]) and Progress().restored(each.get("progress"))
+        if Life.restore(each["life"]) and stored.part(Progress)(each.get("progress"))
     }
     last_t = answered_t(state)
     return TargetSignals(
@@ -148,4 +148,4 @@ def resume(
     ended = Life.restore(before["life"]).ended_before(life_of(sample, server))
     tracker.restarts = int(before["restarts"]) + ended
     tracker.last_progress_t = before["last_progress_t"]
-    tracker.progress.restored(None if ended else before.get("progress"))
+    tracker.progress.restore(None if ended else before.get("progress"))

@@ -34,7 +34,7 @@ def at(start=None, *pids):
 
 
 def by_target(places):
-    return {name: sorted(place.gpus) for name, place in places.items()}
+    return {name: sorted(place) for name, place in places.items()}
 
 
 A, B = core(11, 10), core(21, 20, started=T + 110)  # each the core of a server of its own
@@ -89,7 +89,7 @@ def test_a_server_keeps_its_last_gpus(look, gpus):
     """What is wrong there may be why it is down; where it runs anew is taken as soon as it shows."""
     users = GpuUsers()
     users.look(host([A], [B]), {"a": at(T), "b": at(T + 100)})
-    assert sorted(users.look(*look)["a"].gpus) == gpus
+    assert sorted(users.look(*look)["a"]) == gpus
 
 
 def test_what_may_be_a_hung_servers_is_not_its_neighbours():

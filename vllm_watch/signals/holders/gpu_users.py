@@ -5,9 +5,8 @@ If these processes are hidden, vLLM processes that started after the server are 
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
 
-from vllm_watch.samples.record import record, short_record
+from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.holders import roles
 from vllm_watch.signals.holders.records import VLLM, GpuHolders, Holder
@@ -25,12 +24,8 @@ class Server:
     pids: frozenset[int] = frozenset()  # empty if not visible
 
 
-@short_record
-class Place:
-    """Last known GPUs of a server."""
-
-    gpus: frozenset[str] = frozenset()
-    workers: Mapping[str, str] = field(default_factory=dict)
+Place = Mapping[str, str]
+"""The last known GPUs of a server: UUID → process names."""
 
 
 class GpuUsers:
@@ -63,17 +58,16 @@ class GpuUsers:
                 mine = groups[group]
             if mine:
                 self._known[name] = _place(mine)
-        return {name: self._known.get(name, Place()) for name in servers}
+        return {name: self._known.get(name, {}) for name in servers}
 
     def export_state(self) -> dict[str, dict[str, str]]:
-        return {name: dict(place.workers) for name, place in self._known.items()}
+        return {name: dict(place) for name, place in self._known.items()}
 
     def restore(self, state: stored.Stored) -> None:
-        known = {}
-        for name, workers in stored.mapping(state).items():
-            said = {uuid: stored.text(text) for uuid, text in stored.mapping(workers).items()}
-            known[name] = Place(frozenset(said), said)
-        self._known = known
+        self._known = {
+            name: {uuid: stored.text(text) for uuid, text in stored.mapping(workers).items()}
+            for name, workers in stored.mapping(state).items()
+        }
 
 
 def _below(gpus: Iterable[GpuHolders], pids: frozenset[int]) -> list[tuple[str, Holder]]:
@@ -117,8 +111,7 @@ def _place(members: Iterable[tuple[str, Holder]]) -> Place:
     workers: dict[str, list[str]] = {}
     for uuid, holder in members:
         workers.setdefault(uuid, []).append(_text(holder))
-    said = {uuid: ", ".join(names[:WORKERS_SHOWN]) for uuid, names in workers.items()}
-    return Place(frozenset(workers), said)
+    return {uuid: ", ".join(names[:WORKERS_SHOWN]) for uuid, names in workers.items()}
 
 
 def _text(holder: Holder) -> str:

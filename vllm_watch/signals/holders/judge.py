@@ -70,7 +70,13 @@ class HolderJudge:
                     unaccounted=rest,
                 )
             )
-        self._forget(at_s, {gpu.uuid for gpu in gpus})
+        self._tracks = {
+            key: track
+            for key, track in self._tracks.items()
+            if at_s - track.last_s <= ABSENT_SECONDS
+        }
+        for uuid in self._accounts.keys() - {gpu.uuid for gpu in gpus}:
+            del self._accounts[uuid]
         return tuple(judged)
 
     def _tracked(self, at_s: float, gpu: GpuSample) -> list[Track]:
@@ -93,13 +99,6 @@ class HolderJudge:
         else:
             follow(track, at_s, process, gpu, alone=alone)
         return track
-
-    def _forget(self, at_s: float, uuids: set[str]) -> None:
-        gone = [key for key, track in self._tracks.items() if at_s - track.last_s > ABSENT_SECONDS]
-        for key in gone:
-            del self._tracks[key]
-        for uuid in self._accounts.keys() - uuids:
-            del self._accounts[uuid]
 
 
 def _holder(case: Case) -> Holder:
@@ -166,16 +165,15 @@ class Account:
     def _judge(self, lasted_s: float, gpu: GpuSample, limits: Limits, *, host_seen: bool) -> Judged:
         text = f"{size(self._least)} in use for {seconds(lasted_s)}, held by no process"
         complete = host_seen if gpu.processes_complete is None else gpu.processes_complete
+        why = ""
         if not self._left and not complete:
             why = "other containers may hold it: they are not shown to this one"
+        elif any(p.type == "mps" or p.mps for p in gpu.processes or ()):
+            why = "MPS clients share memory through their server"
+        elif lasted_s < limits.unaccounted_seconds:
+            why = "the driver may be freeing it"
+        if why:
             return Judged(verdict=records.UNKNOWN, evidence=(text, why))
-        if any(p.type == "mps" or p.mps for p in gpu.processes or ()):
-            return Judged(
-                verdict=records.UNKNOWN,
-                evidence=(text, "MPS clients share memory through their server"),
-            )
-        if lasted_s < limits.unaccounted_seconds:
-            return Judged(verdict=records.UNKNOWN, evidence=(text, "the driver may be freeing it"))
         evidence = [text]
         if self._left:
             evidence.append(
@@ -225,11 +223,7 @@ Member = tuple[GpuHolders, Holder]
 
 def remarks(gpus: Sequence[GpuHolders]) -> tuple[str, ...]:
     """Return a sentence for each difference between tensor-parallel ranks, which hold equal memory and compute the same steps."""
-    found: list[str] = []
-    for members in _groups(gpus):
-        found += _uneven(members)
-        found += _idle(members)
-    return tuple(found)
+    return tuple(text for each in _groups(gpus) for text in (*_uneven(each), *_idle(each)))
 
 
 def _groups(gpus: Sequence[GpuHolders]) -> list[list[Member]]:

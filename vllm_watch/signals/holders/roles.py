@@ -87,11 +87,6 @@ def is_vllm_command(command: str) -> bool:
     return of_command(command) == SERVER
 
 
-def is_vllm_part(command: str) -> bool:
-    """Return True for an engine core or worker."""
-    return of_command(command) in (CORE, WORKER)
-
-
 def of_process(process: ProcessSample) -> str | None:
     """Return a process's role. A weight daemon's rank is a lender, even with a worker's title."""
     own = role(process)

@@ -19,12 +19,12 @@ from vllm_watch.signals.holders import records, roles
 from vllm_watch.signals.holders.records import Judged, Limits
 from vllm_watch.signals.holders.track import (
     DEAD_STATES,
-    SAME_START_SECONDS,
     Track,
     in_user_session,
     is_deleted,
     place_of,
 )
+from vllm_watch.signals.loading import SAME_START_SECONDS
 from vllm_watch.support.quantities import cores, seconds, size
 
 
@@ -195,7 +195,8 @@ def _by_ancestors(process: ProcessSample) -> str | None:
     ancestors = process.ancestors
     if ancestors is None:
         return None
-    outside = next((each for each in ancestors if not roles.is_vllm_part(each)), None)
+    parts = (roles.CORE, roles.WORKER)
+    outside = next((each for each in ancestors if roles.of_command(each) not in parts), None)
     if outside is None:
         return "it has no parent process left" if not ancestors else None
     if roles.is_reaper(outside):

@@ -4,18 +4,17 @@ Source of the control groups: Kubernetes' cgroup drivers, runc, containerd, CRI-
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.signals.holders import roles
+from vllm_watch.signals.loading import same_start
 
 CPU_SHARE_MIN = 0.02
 """A process counts as working if it uses at least this many CPU cores. A notebook kernel's
 heartbeat and runtime threads use 0.1 to 1 % of a core. Preparing data or launching kernels uses at
 least 5 %."""
-
-SAME_START_SECONDS = 2.0
-"""Two readings of one start time may differ by this much. The clock may be adjusted by a second."""
 
 GAP_SECONDS_MAX = 300.0
 """If polls are further apart than this, a process without a known CPU time counts as working."""
@@ -64,7 +63,7 @@ def begin(at_s: float, process: ProcessSample) -> Track:
 def is_same(before: ProcessSample, now: ProcessSample) -> bool:
     """Return True if the PID still belongs to the same process."""
     if before.create_time is not None and now.create_time is not None:
-        return abs(before.create_time - now.create_time) <= SAME_START_SECONDS
+        return same_start(before.create_time, now.create_time)
     if (before.uid, before.cgroup) != (now.uid, now.cgroup) and None not in (now.uid, now.cgroup):
         return None in (before.uid, before.cgroup)
     cpu_fell = (
@@ -83,10 +82,8 @@ def follow(
     dead = process.state in DEAD_STATES
     gpu_works = _gpu_works(process, gpu, alone=alone)
     track.cpu_share = _cpu_share(before, process, passed_s)
-    grew = (
-        None not in (before.used_bytes, process.used_bytes)
-        and before.used_bytes != process.used_bytes
-    )
+    used = before.used_bytes, process.used_bytes
+    grew = None not in used and used[0] != used[1]
     cpu_works = track.cpu_share is not None and track.cpu_share >= CPU_SHARE_MIN
     unseen = passed_s > GAP_SECONDS_MAX and track.cpu_share is None
     track.work_known |= gpu_works is not None or track.cpu_share is not None
@@ -100,31 +97,22 @@ def follow(
     # A process gets a new parent only when its parent dies.
     if not dead and None not in (before.ppid, process.ppid) and before.ppid != process.ppid:
         track.reparented_s = at_s
-    if (before.name, before.cmdline, before.cgroup) != (
-        process.name,
-        process.cmdline,
-        process.cgroup,
-    ):
+    if _named(before) != _named(process):
         _name(track, process)
     track.process, track.last_s = process, at_s
 
 
+_named = attrgetter("name", "cmdline", "cgroup")
+
+
 def _name(track: Track, process: ProcessSample) -> None:
     """Titles are set after the start, and the last title of a dead process is kept."""
+    before = track.process
     if process.cmdline or process.name:
-        known = ProcessSample(
-            pid=process.pid,
-            name=process.name or track.process.name,
-            cmdline=process.cmdline or track.process.cmdline,
-            mps=process.mps,
-            ancestors=process.ancestors,
-        )
-        track.role = roles.of_process(known)
+        name, cmdline = process.name or before.name, process.cmdline or before.cmdline
+        track.role = roles.of_process(replace(process, name=name, cmdline=cmdline))
     if process.cgroup is not None:
-        track.place, track.outside = (
-            place_of(process.cgroup),
-            is_outside(process.cgroup),
-        )
+        track.place, track.outside = place_of(process.cgroup), is_outside(process.cgroup)
 
 
 def _gpu_works(process: ProcessSample, gpu: GpuSample, *, alone: bool) -> bool | None:
