@@ -80,6 +80,7 @@ COUNTER_EXAMPLES: dict[str, str] = {
     "quantization_unsupported/MoE backend": "INFO 11-21 03:00:00 [nvfp4.py:1] Using 'FLASHINFER_CUTLASS' NvFp4 MoE backend",
     "unknown_flag/ambiguous option: ": "an ambiguous option: --enable",
     "nccl_init_failure/HIP failure '": "NCCL WARN Cuda failure 'out of memory'",
+    "missing_dependency_or_import_error/NIXL is not available": "NIXL is not available, so KV goes by another way",
     "compile_failure/detected in the compilation of": "no errors detected in the compilation of softmax.cu",
     "compile_failure/FAILED: [code=": "FAILED: [code=1] sampling.cuda.o",
     "out_of_memory/memory allocation failed with OOM": "[W814 10:00:00.1 CUDACachingAllocator.cpp:39] memory allocation retried on device 3",

@@ -95,11 +95,16 @@ def _critical_at_the_end(scanner: Scanner) -> tuple[int, str] | None:
 
 
 def _without_message(scanner: Scanner, life: Life, traced: tuple[int, str]) -> Diagnosis:
-    text = "The exception stands at the end of the traceback: give more of the log."
+    return _last_statement(scanner) or life.unknown(
+        "an error whose message is not in this log", _NO_MESSAGE, traced
+    )
+
+
+def _last_statement(scanner: Scanner) -> Diagnosis | None:
     last = lines.clean(next((each for each in reversed(scanner.last) if each.strip()), b""))
-    if _STATEMENT.match(message_of(last)):
-        return life.unknown("the last statement of a traceback failed; its message is not in this log", text, (scanner.lines, last.strip()))  # fmt: skip
-    return life.unknown("an error whose message is not in this log", text, traced)
+    if not _STATEMENT.match(message_of(last)):
+        return None
+    return scanner.life.unknown("the last statement of a traceback failed; its message is not in this log", _NO_MESSAGE, (scanner.lines, last.strip()))  # fmt: skip
 
 
 def _ends_in_traceback(scanner: Scanner) -> bool:
@@ -132,6 +137,7 @@ def _stopped(life: Life, text: str) -> Diagnosis:
 
 _EARLIER_RATIO = 0.7
 
+_NO_MESSAGE = "The exception stands at the end of the traceback: give more of the log."
 _STATEMENT = re.compile(r"(?:assert|raise) \S")
 
 _FRAME_LINES = 3  # a frame has up to three lines
@@ -156,6 +162,9 @@ def of_log(scanner: Scanner) -> Diagnosis:
     unsaid = root is not None and (root.rule.rank is Rank.DEATH or '" 500' in root.rule.literals)
     near = OUTPUT_LINES if life.ready or life.serving else scanner.lines
     complaint = life.complaint or (_remark(scanner) if unsaid and root and root.process else None)
+    last = _last_statement(scanner) if unsaid and not life.serving else None
+    if root is not None and last is not None:
+        return replace(last, failure=root.rule.failure)
     if root is not None and unsaid and complaint and 0 < root.number - complaint.number <= near:
         found = explaining.unexplained(life, complaint)
         return replace(found, failure=root.rule.failure, explanation=f"{found.explanation} Line {root.number} shows only the result; this earlier line may be the cause.")  # fmt: skip
@@ -282,6 +291,8 @@ def _of_no_server(scanner: Scanner) -> Diagnosis:
     pasted = scanner.lines <= len(scanner.last)
     if (complaint := scanner.life.complaint or (_remark(scanner) if pasted else None)) is not None:
         return _reported(scanner, complaint)
+    if pasted and scanner.life.overlooked is not None:
+        return _overlooked(scanner.life, scanner.life.overlooked)
     return Diagnosis(failure=NOT_VLLM, confidence=0.8, sentence="this is not a log of vLLM", explanation=text)  # fmt: skip
 
 
@@ -334,7 +345,7 @@ def _harmless(life: Life, *, ready: bool, waits: bool) -> Diagnosis | None:
     if ready or waits or life.asked_to_stop:
         return None
     if life.overlooked is not None and life.progress is None and life.warned_of is None:
-        return life.diagnosis(NOISE, 0.5, "nothing failed; the line is harmless", f"vLLM goes on after this error. {_UNPROVEN}", life.overlooked)  # fmt: skip
+        return _overlooked(life, life.overlooked)
     if life.warned is None:
         return None
     if life.warned_of is not None:
@@ -342,6 +353,11 @@ def _harmless(life: Life, *, ready: bool, waits: bool) -> Diagnosis | None:
         return life.diagnosis(NOISE, 0.5, "only lines below level ERROR report a failure; this is the first", text, life.warned_of)  # fmt: skip
     text = f"There are only warnings. {_UNPROVEN}"
     return life.diagnosis(NOISE, 0.5, "no error in this log, only warnings", text, life.warned)
+
+
+def _overlooked(life: Life, line: tuple[int, str]) -> Diagnosis:
+    text = f"vLLM goes on after this error. {_UNPROVEN}"
+    return life.diagnosis(NOISE, 0.5, "nothing failed; the line is harmless", text, line)
 
 
 def _survived(life: Life, found: Finding, *, ready: bool) -> Diagnosis:

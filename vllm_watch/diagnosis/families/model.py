@@ -413,9 +413,9 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"expected target modules|[Uu]nsupported LoRA weight|modules_to_save|supported LoRA modules|nsupported LoRA"),
-                sentence="the adapter changes modules that this vLLM cannot serve as LoRA",
-                why="Its rank has nothing to do with it: the names in target_modules are not among those of this model's implementation.",
-                cures=(cure("check that the adapter was trained for this base model, and compare target_modules with the names in the message", "grep -A12 -E 'base_model_name_or_path|target_modules' adapter_config.json"), cure("if the base model is right, train it on supported modules, or merge it into the model's weights", None, when(r"module|weight"))),
+                sentence="the names of the adapter's modules are not those that this vLLM takes for the model",
+                why="Its rank has nothing to do with it. Either the adapter is of another base model, or the model's code takes other modules or other names, which also depend on the file's format (.bin or safetensors).",
+                cures=(cure("check that the adapter was trained for this base model, and compare target_modules with the names in the message", "grep -A12 -E 'base_model_name_or_path|target_modules' adapter_config.json"), cure("if the base model is right, save it as safetensors, or merge it into the model's weights", None, when(r"module|weight")), cure("search vLLM's issues for adapters of this model")),
             ),
             Variant(
                 when=when(r"Loading lora (?!.{0,200}No adapter found).{1,200} failed"),

@@ -25,6 +25,7 @@ RULES = (
     rule(IMPORT, "ERROR: ", pattern=r"ERROR: (?:Could not find a version that satisfies the requirement \S|Cannot install .{1,300} because these package versions have conflicting)", rank=Rank.IMPORT),
     rule(IMPORT, "uilding wheel for", pattern=r"(?:×|ERROR:|error:) .{0,20}[Bb]uilding wheel for \S+", rank=Rank.IMPORT),
     rule(IMPORT, "No solution found when resolving", rank=Rank.SYMPTOM),
+    rule(IMPORT, "NIXL is not available", pattern=r"Error: NIXL is not available"),
     rule(IMPORT, "is not available or outdated", "does not match flashinfer version", "NIXL is not available", "Failed to import kv connector", rank=Rank.IMPORT),
     rule(IMPORT, "cannot import name", "partially initialized module", "packages that were not found in your environment", "operator torchvision::nms does not exist", "No package metadata was found", "DistributionNotFound", "is not installed. Please install", "is required to load C++ extensions", "Cannot find a working triton installation", rank=Rank.IMPORT),
     rule(IMPORT, "has no attribute", pattern=r"AttributeError: (?:partially initialized )?module '[\w.]+' has no attribute|'_OpNamespace' '\w+' object has no attribute", rank=Rank.IMPORT),
@@ -147,7 +148,7 @@ FAILURES = (
                 ),
             ),
             Variant(
-                when=when(r"\bBecause \S|ERROR: (?:Could not find a version|Cannot install )|No solution found when"), sentence="the installer (uv, pip) found no versions of the packages that fit each other, and installed nothing",
+                when=when(r"\bBecause \S|ERROR: (?:Could not find a version|Cannot install )|No solution found when"), sentence="the installer (uv, pip) found no versions that it can install here, and installed nothing",
                 why="vLLM may not have been started. Nightly releases and builds for one CUDA have packages that only an index of their own has; other versions of Python or other systems may have none.",
                 cures=(cure("check that the version in the line exists on an index that the installer uses, for this Python and system", "pip index versions PACKAGE"), cure("let uv choose the index of PyTorch, or use a stable release of vLLM in a fresh environment", "uv pip install vllm --torch-backend=auto", when(r"(?i)vllm|torch|xformers|cu1\d\d", lacks=NOT_CUDA))),
                 deterministic=False,
