@@ -220,7 +220,7 @@ AREAS = tuple((re.compile(pattern), words) for pattern, words in (
     (r"model_runner|gpu_worker|/v1/worker", "a step of the model, or its preparation"),
 ))  # fmt: skip
 _ROOT = re.compile(
-    r"^(?:.*(?:site|dist)-packages/|.*?/(\w{1,60})/(?=(?i:\1)/)|.*/(?=vllm/)|\.{3}/)"
+    r"^(?:.*(?:site|dist)-packages/(?:[^/]{1,80}\.egg/)?|.*?/(\w{1,60})/(?=(?i:\1)/)|.*/(?=vllm/)|\.{3}/)"
 )
 """A folder of packages, a checkout or an abbreviated path; a package follows."""
 _STANDARD = re.compile(r"/python3[\d.]{0,4}/(?!(?:site|dist)-packages/)|^<")

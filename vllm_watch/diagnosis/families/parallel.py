@@ -462,11 +462,11 @@ FAILURES = (
             cure("see the cluster's resources", "ray status"),
             cure("read the dead worker's own log", "ls /tmp/ray/session_latest/logs", when(r"[Aa]ctor|died|SYSTEM_ERROR|raylet|Raylet|dead")),
             cure("on a single host, do without Ray", "--distributed-executor-backend mp", when(r"running Ray instance|node_ip_address|driver node|Failed to connect to (?:GCS|the Raylet)|raylet")),
-            cure("free space for Ray's session", "df -h /tmp", when(r"available space: 0")),
             cure("install the same Ray and Python on every node", "ray --version", when(r"Version mismatch")),
         ),
         deterministic=False,
         variants=(
+            Variant(when=when(r"available space: 0"), sentence="the file system of Ray's session folder is full, so Ray may fail", cures=(cure("see how full it is, then free space there, or give Ray another folder", "df -h /tmp; ray start --temp-dir DIR"),)),
             Variant(
                 when=when(r"ChannelTimeoutError|available to read", lacks=r"(?i:worker|actor|node|raylet)\b[^\n]{0,60}\b(?:died|dead|killed)\b|ActorDied|SYSTEM_ERROR"),
                 sentence="a step took longer than Ray waits for its result",
