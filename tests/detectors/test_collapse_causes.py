@@ -48,6 +48,9 @@ CAUSES = {  # what differs → cause, what speaks for it, what against, words of
         THRASH | {"preempted_share": 0.09, "preempting": False}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
     "all became long, and preemptions are not counted": (
         THRASH | {"preempted_share": None, "preempting": False}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
+    "half of them is for KV from elsewhere": (
+        {"awaiting": 3.0, "awaited": 0.5}, "peer_wait", ["requests_awaiting_kv"], [], "wait for KV from another server"),
+    "less than half is": ({"awaiting": 3.0, "awaited": 0.48}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
     "they push each other out, and are short": (
         THRASH | {"length_ratio": 2.4, "preempting": False}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
     "they thrash in what a loss has left": (

@@ -511,6 +511,13 @@ def test_a_restart_of_a_silent_server_is_advised_late():
     assert next(s for s, (v,) in said if s >= 300 and v.restart_advised) == 415
 
 
+def test_a_way_that_was_broken_puts_no_restart_off():
+    """Only a silence of the server itself is one that it survived."""
+    looks = [*UP, *gone("dns", 60, 120), *[seen(s) for s in range(120, 200, 5)]]
+    said = downs([*looks, *gone("read_timeout", 200, 400)])
+    assert next(s for s, (verdict,) in said if verdict.restart_advised) == 225
+
+
 def test_an_engine_whose_tokens_flow_is_not_to_be_restarted():
     """Whatever /health says; once it stands still with work for a minute it is."""
     serves = [seen(s, health=DEAD) for s in range(60, 120, 5)]

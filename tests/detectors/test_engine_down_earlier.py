@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.detectors.looks import T, engine, seen, silent
+from tests.detectors.looks import T, emptied, engine, seen, silent, used
 from tests.told import said
 from vllm_watch.detectors.engine_down import Detector, Settings
 from vllm_watch.samples.observation import ProcessState
@@ -45,6 +45,18 @@ def first(told, began):
         return None
     (one,) = opened
     return one["t"] - T - began, one["cause"], one["severity"], one["restart_advised"]
+
+
+def test_what_was_in_flight_when_one_ended_that_nobody_watched_is_not_known():
+    """Whether it was in use at its end, or emptied before: it is a ticket at first, and a page when it stays away."""
+    for looks in (used(), [*used(), *emptied(60)]):
+        end = round(looks[-1].t - T)
+        kept, _ = run(looks)
+        told = run(gone(end + 30, end + 400, "refused"), kept)[1]
+        assert [(each["t"] - T - end, each["severity"]) for each in told] == [
+            (35, "ticket"),
+            (210, "page"),
+        ]
 
 
 WELL = up(0, 600)

@@ -261,6 +261,16 @@ def test_of_several_engines_one_may_stall():
     assert first_firing(said, "1")[0] == 25
 
 
+def test_a_lost_gpu_that_is_found_to_be_anothers_is_no_reason_against_a_restart():
+    """Its server is known from a look on at which the GPUs are as they were at the last."""
+    heard, gpus = Heard(Detector(Settings())), (gpu("a"), gpu("b", lost=True))
+    watch = Watch("x", detectors={"it": heard})
+    for look in (*HEALTHY, *frozen(60, 200)):
+        others = frozenset({"b"} if look.t - T >= 150 else ())
+        watch.observe(changed(look, gpus=gpus), around=Around(others_gpus=others))
+    assert next(s for s, verdicts in heard.said if verdicts[0].restart_advised) == 150
+
+
 def test_across_lost_time_nothing_is_concluded():
     """After a clock step the silence begins anew."""
     said = stalls([*HEALTHY, *frozen(60, 66), *frozen(9000, 9008)])

@@ -202,3 +202,16 @@ def test_what_lingered_in_an_idle_time_that_a_step_ended_is_usual():
     again = [changed(each, t=each.t + 2300) for each in visits(120, 120, 120, steps=3000)]
     looks = [*busy(0, 100, 0.1), *first, *again]
     assert first_firing(stalls(looks), "0") is None
+
+
+@pytest.mark.parametrize(("count", "found"), [(5, False), (6, True)])
+def test_twice_as_many_clients_that_leave_as_in_an_idle_time_show_a_hang(count, found):
+    """Three left before a step ended that time."""
+    first, many = visits(120, 120, 120), visits(*[120] * count, steps=3000)
+    again = [changed(each, t=each.t + 2900) for each in many]
+    said = [
+        s
+        for s, verdicts in stalls([*busy(0, 100, 0.1), *first, *again])
+        if s >= 3000 and verdicts[0].state == "firing"
+    ]
+    assert bool(said) is found

@@ -352,6 +352,7 @@ def test_a_livelock_goes_on_in_the_next_run_of_the_watcher():
         found += [(each.t - 1_700_000_000.0, event) for event in then.observe(each)]
     second, event = found[0]
     assert (second, event.incident.cause) == (expected[0], "livelock")
+    assert "gives no token for 4 min 45 s" in event.incident.summary
 
 
 @pytest.mark.parametrize("away", [60, 300])

@@ -1,9 +1,11 @@
 """GPU faults: lost, Xid and ECC, by NVIDIA's advice; what heals is over."""
 
+from dataclasses import replace
+
 import pytest
 
 from vllm_watch.detectors.base import HostServer, HostView
-from vllm_watch.detectors.gpu_fault import HostDetector, Settings
+from vllm_watch.detectors.gpu_fault import GPUS_MAX, GpuRoster, HostDetector, Settings
 from vllm_watch.samples.gpu import GpuSample, ProcessSample
 
 ENGINE = (ProcessSample(pid=7, name="VLLM::EngineCor", cmdline=("VLLM::EngineCore",)),)
@@ -194,3 +196,13 @@ def test_what_ran_beside_an_engine_does_not_make_its_gpu_one_without():
     """A notebook on the same GPU: somebody waits for the engine all the same."""
     (verdict,) = looked((gpu(processes=(*NOTEBOOK, *ENGINE), xid_errors=(95,)),))
     assert verdict.severity == "page"
+
+
+def test_of_more_devices_than_are_followed_the_first_are():
+    """What is new of one that is followed is learnt all the same."""
+    roster, many = GpuRoster(), tuple(gpu(index) for index in range(GPUS_MAX + 1))
+    roster.look(many)
+    roster.look((replace(many[0], name="as it was last seen"), *many[1:]))
+    roster.look(())
+    assert len(roster.lost) == GPUS_MAX
+    assert roster.lost[0].name == "as it was last seen"

@@ -76,6 +76,14 @@ def test_half_a_cache_after_a_restart():
     assert Shown().begin_anew(block_size="16", num_gpu_blocks="990").part(600, **CALM).part(120, **FULL).verdict.cause == "demand"  # fmt: skip
 
 
+def test_half_a_cache_is_known_in_the_next_run_of_the_watcher():
+    """That of the process before is kept; its own is told at every look."""
+    shown, again = Shown().begin_anew(**HALF).part(600, **CALM), Detector(Settings())
+    again.restore(shown.detector.export_state(shown.engine.at_s), 0.0)
+    shown.detector = again
+    assert shown.part(120, **FULL).verdict.cause == "small_cache"
+
+
 def test_what_a_demand_does_not_exclude_is_said():
     """Neither why they wait nor what the cache was; and when both are known, nothing."""
     (open_,) = Shown().part(120, **FULL).verdict.evidence_against
@@ -90,6 +98,22 @@ def test_what_a_demand_does_not_exclude_is_said():
     cause = of_queue(known)
     assert cause.evidence_against == ()
     assert "3.0 times as long as usual" in cause.evidence_for[1].text
+
+
+USED_UP = {
+    "all slots": ({"running": 90.0}, "demand"),
+    "most slots": ({"running": 60.0}, "unknown"),
+    "the tokens of a step": ({"step_tokens": 900.0}, "demand"),
+    "all pages": ({"usage": 0.98}, "demand"),
+}
+
+
+@pytest.mark.parametrize(("used", "cause"), USED_UP.values(), ids=USED_UP)
+def test_a_replica_helps_where_one_of_three_is_used_up(used, cause):
+    free = Queue(
+        waiting=300.0, running=10.0, running_peak=100.0, usage=0.1, step_tokens=10.0, step_tokens_peak=1000.0, deferred=None,
+    )  # fmt: skip
+    assert of_queue(replace(free, **used)).name == cause
 
 
 @pytest.mark.parametrize(
@@ -122,4 +146,5 @@ def test_a_pause_that_nobody_ends():
     shown = Shown().part(900, paused=True, running=4.0, kv=0.3)
     assert shown.first == (605.0, "paused")
     assert shown.part(60, **CALM).verdict.state == "clear"
+    assert shown.part(300, paused=True, running=4.0, kv=0.3).first is None
     assert Shown().part(900, paused=True, running=0.0, kv=0.0).first is None

@@ -311,6 +311,17 @@ def test_a_small_engine_is_measured_by_what_it_held_awake():
     assert [each.incident.cause for each in asleep(lambda _: 26)[1]] == ["sleeping_engine"]
 
 
+def test_one_that_was_never_seen_awake_is_measured_by_its_gpu():
+    """It has slept since before the watcher began, and keeps nearly all of the GPU."""
+    (opened,) = asleep(lambda _: 75, watched_from=400)[1]
+    assert "holds 75.0 GiB of 80.0 GiB" in opened.incident.evidence_for[0].text
+
+
+def test_of_several_processes_of_one_that_sleeps_the_largest_is_named():
+    (opened,) = asleep(lambda _: 70, others=(core(101, 98, gib=2),))[1]
+    assert "PID 99," in opened.incident.summary
+
+
 def test_it_is_over_when_it_wakes_or_gives_the_memory_back():
     events = asleep(lambda second: 75 if second < 600 else 4, seconds=900)[1]
     assert [each.event for each in events] == ["opened", "updated", "resolved"]

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
 import bcrypt
 import pytest
 import structlog
@@ -71,6 +72,7 @@ CALLS = {
     "with a NUL": (basic("ana", PASSWORD + "\0"), 401),
     "none": (None, 401),
     "no base64": ("Basic ???", 401),
+    "right, among what is no base64": (basic("ana", PASSWORD).replace("Basic ", "Basic ?"), 401),
     "not UTF-8": ("Basic //86eA==", 401),
     "huge": ("Basic " + "A" * 3000, 401),
     "a token, where passwords are asked for": (f"Bearer {TOKEN}", 401),
@@ -165,6 +167,24 @@ async def test_guessing_is_slowed_down_and_locks_nobody_out(
         ] == 200  # it is known: no turn to wait for
         assert (await ask(server, basic("cy", "y")))[0] == 200  # never seen before
         assert set(await asyncio.gather(*guesses)) == {(429, "1")}
+
+
+async def test_who_guesses_slows_down_nobody_at_another_address(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as server:
+        url = f"http://127.0.0.1:{server.port}/metrics"
+
+        async def guess(address: str) -> int:
+            connector = aiohttp.TCPConnector(local_addr=(address, 0))
+            headers = {"Authorization": basic("ana", "wrong")}
+            async with (
+                aiohttp.ClientSession(connector=connector) as session,
+                session.get(url, headers=headers) as answer,
+            ):
+                return answer.status
+
+        assert {await guess("127.0.0.2") for _ in range(FAILURES_MAX)} == {401}
+        assert await guess("127.0.0.2") == 429
+        assert await guess("127.0.0.3") == 401
 
 
 async def test_without_tokens_a_bearer_stands_for_no_password(tmp_path: Path) -> None:
@@ -277,6 +297,9 @@ async def test_who_guesses_is_logged_once_and_remembered_among_so_many(
     for caller in ("two", "three"):
         await checks.user(USERS, basic("ana", "wrong"), caller)
     assert list(checks._failures) == ["two", "three"]
+    for caller in ("two", "four"):
+        await checks.user(USERS, basic("ana", "wrong"), caller)
+    assert list(checks._failures) == ["two", "four"]
 
 
 async def test_a_hundred_passwords_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from vllm_watch.errors import WatchError
 from vllm_watch.reclaim.plan import Part, Victim
 from vllm_watch.reclaim.reclaim import Ended, Looks, Outcome, pin, said
 from vllm_watch.reclaim.vram_release import GpuRelease, Release
+from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.signals.holders.records import Holder, Judged, Limits
 from vllm_watch.sources.processes import ProcReader
 
@@ -212,6 +213,22 @@ def test_the_sentence_about_it(released, by, freed):
     assert outcome.freed is freed
     assert said(outcome).startswith("freed: ") is freed
     assert ("process 7 did not end" in said(outcome)) is (by is None)
+
+
+UNREAD = {
+    "no driver": GpuReading(status="no_driver", text="no driver is loaded", t=0.0),
+    "a driver that hangs": GpuReading(status="hung", text="it does not answer", t=0.0),
+}
+
+
+@pytest.mark.parametrize("reading", UNREAD.values(), ids=UNREAD)
+async def test_gpus_that_cannot_be_read_are_no_gpus_without_holders(reading):
+    async def read():
+        return reading
+
+    looks = Looks(4711, read, Limits())
+    with pytest.raises(WatchError, match=f"the GPUs cannot be read: {reading.text}"):
+        await looks.until_certain(0.0)
 
 
 async def test_a_process_that_ends_after_it_was_pinned_is_gone(left):

@@ -317,6 +317,17 @@ async def test_resumed_twice_is_resumed_once(run, monkeypatch):
     assert states == ["intent", "calling", "verifying", "helped"]
 
 
+async def test_what_was_taken_up_is_no_leftover_when_the_journal_is_read_again(run, monkeypatch):
+    before = verify.before(run.server.signals(), ("engine_stalled",))
+    await run.journal.write(left("verifying", before))
+    run.server.start()
+    states = noted_writes(run, monkeypatch)
+    await run.attempts.resume()
+    await run.attempts.resume()
+    assert (await run.ended()).state == "helped"
+    assert states == ["helped"]
+
+
 async def test_resumed_attempt_holds_its_lock_again(server):
     """A server that may still be loading keeps others from restarting theirs; so does it after our crash."""
 

@@ -16,7 +16,7 @@ from tests.restart.dispatching import FIRES, FREE, PERSON, Story, file_lock
 from tests.restart.world import REQUEST, TARGET, Lent
 from tests.state.test_damaged_folders import cases, damaged, folder
 from vllm_watch.errors import JournalError
-from vllm_watch.restart import decider, guard
+from vllm_watch.restart import decider, guard, verify
 from vllm_watch.restart import dispatcher as dispatcher_module
 from vllm_watch.restart.locks.file import Lock as FileLock
 
@@ -308,6 +308,20 @@ async def test_what_could_not_be_read_at_the_start_is_read_later(server, monkeyp
     async with story:
         story.dispatcher.submit(REQUEST)
         assert (await story.fulfilled()).state == "helped"
+
+
+async def test_attempt_of_an_earlier_run_is_verified_once_its_target_is_found(server):
+    """Discovery may take minutes after the start."""
+    story = Story(server)
+    befores = {"chat-0": verify.before(server.signals(), ("engine_stalled",))}
+    await story.journal.write(REQUEST.attempt("a1", "uncertain", "script", time.time(), "", befores))  # fmt: skip
+    server.start()
+    story.world.targets.managed.clear()
+    async with story:
+        assert story.dispatcher.attempts.busy("chat-0") is None
+        story.world.watch(TARGET)
+        await story.until(lambda: story.dispatcher.attempts.outcomes)
+        assert await story.states() == ["helped"]
 
 
 EAGER = {"cooldown_seconds": 0.0, "budget_per_hour": 100, "budget_per_day": 100}

@@ -126,6 +126,7 @@ def test_server_that_stops_showing_its_start_time_is_not_a_new_process_for_that(
     for was, now in ((STUCK, blind), (replace(STUCK, process_start_time=None), up(OLD))):
         verification = Verification(verify.before(was, ()), SETTINGS)
         assert verification.update(5, now, ()).text == "the old process still answers"
+        assert verification.update(10, replace(now, engines={}), ()).outcome is None
         anew = replace(now, engines={"0": replace(FRESH, restarts=1)})
         assert verification.update(60, anew, ()).outcome == verify.HELPED
 

@@ -457,7 +457,6 @@ class Ranks:
         lasted_s = view.at_s - self._since_s[verdict.engine or ""]
         text = f"{process} is stopped (state T) for {in_words(lasted_s)}"
         halted = Evidence(name="process_state", value="T", expected="S", text=text)
-        firing = verdict.state == FIRING
         waited = any(each.state == FIRING for each in verdicts)
         # Gauges keep their last values, so an engine stopped between requests seems idle.
         signals = view.signals.engines[verdict.engine or ""]
@@ -465,9 +464,8 @@ class Ranks:
         used = served_t is not None and view.observation.t - served_t <= lasted_s + IN_USE_SECONDS
         return replace(
             verdict, state=FIRING, cause=STOPPED, severity="page" if waited or used else "ticket",
-            restart_advised=firing and verdict.restart_advised, present=True,
-            summary=f"Engine {verdict.engine}: {text}", since_seconds=lasted_s, measure=lasted_s,
-            evidence_for=(halted, *(verdict.evidence_for if firing else ())),
+            present=True, summary=f"Engine {verdict.engine}: {text}", since_seconds=lasted_s, measure=lasted_s,
+            evidence_for=(halted, *verdict.evidence_for),
         )  # fmt: skip
 
 

@@ -147,12 +147,12 @@ class Settings(Base):
 class EngineJudge(stored.Kept):
     """Follows one engine's queue."""
 
-    LATER = ("running_peak", "step_tokens_peak", "cache_tokens", "former_tokens")
+    LATER = ("running_peak", "step_tokens_peak", "former_tokens")
     KEPT: ClassVar[stored.Fields] = {
         "since_s": stored.number_or_none,
         "since_waiting": stored.number,
         **dict.fromkeys(LATER[:2], stored.number),
-        **dict.fromkeys(LATER[2:], stored.number_or_none),
+        "former_tokens": stored.number_or_none,
     }
 
     def __init__(self, engine: str, settings: Settings) -> None:

@@ -107,10 +107,11 @@ async def test_what_is_no_engine_api_is_refused(daemon):
     assert "does not serve the Engine API" in await hook(daemon.path).refusal(CALL)
 
 
-@pytest.mark.parametrize("policy", ["", "on-failure", "always", "unless-stopped"])
+@pytest.mark.parametrize("policy", [None, "", "on-failure", "always", "unless-stopped"])
 async def test_rehearsal_says_whether_docker_starts_it_again(daemon, policy):
     """This hook starts the container itself, so a policy that leaves a dead engine dead is a finding."""
-    daemon.container["HostConfig"]["RestartPolicy"]["Name"] = policy
+    named = None if policy is None else {"Name": policy}
+    daemon.container["HostConfig"]["RestartPolicy"] = named
     findings = await hook(daemon.path).rehearse(CALL)
     assert findings[0].text == f"container vllm ({ID[:12]}) is running"
     assert [finding.ok for finding in findings] == [True, policy in ("always", "unless-stopped")]

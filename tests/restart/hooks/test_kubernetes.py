@@ -270,6 +270,15 @@ async def test_workload_that_would_not_roll_is_left_alone(cluster, words, spec):
     assert cluster.changes() == []
 
 
+async def test_pod_without_labels_belongs_to_no_workload(cluster):
+    cluster.server.add("deployments", workload(), "llama")
+    bare = pod()
+    bare["metadata"].pop("labels", None)
+    cluster.server.add("pods", bare)
+    said = await cluster.hook(**ROLLOUT).refusal(CALL)
+    assert "does not belong to deployment/llama" in said
+
+
 async def test_group_of_several_nodes_is_rolled_out_as_one(cluster):
     """A LeaderWorkerSet has a template for its leader and one for its workers, or one for all."""
     name = kubernetes_hook.LWS_NAME_LABEL

@@ -277,7 +277,9 @@ async def test_release_without_an_answer(here, monkeypatch, done, used, end):
     assert len(t) == used
     if done and used and end is None:
         assert t[0] < time.time() + 900
+    ahead_s[0] = 2700.0
     assert (await next_one.renew()).held is True
+    assert [each["t"] for each in here.kept["spent"] if each["attempt_id"] == "a1"] == t
     assert [each["attempt_id"] for each in here.kept["spent"]][-1] == "a2"
 
 

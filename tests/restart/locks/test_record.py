@@ -115,6 +115,10 @@ DAMAGED = {
     "no hours": {"slots": []},
     "an unknown field": {"slots": [], "spent": [{"attempt_id": "a", "t": 1, "x": 2}]},
     "text for a number": {"slots": [], "spent": [{"attempt_id": "a", "t": "soon"}]},
+    "text for a number of renewals": (
+        {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 9, "beat": "two"}], "spent": []}),
+    "text for the begin of a rest": (
+        {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 9, "rest_t": "soon"}], "spent": []}),
     "a TTL of nothing": {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 0}], "spent": []},
     "a TTL of a year": {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 3e7}], "spent": []},
     "a holder that is a number": (

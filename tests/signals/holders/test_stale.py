@@ -127,6 +127,23 @@ def test_stale_after_its_patience(at, patience, expected):
     assert only(look_on(at, seconds=patience + 10)) == expected
 
 
+PARENTS = {  # of a process in such a state: is it to be ended?
+    "a program": ("Z", 4700, True),
+    "process 1": ("Z", 1, False),
+    "one of another PID namespace": ("Z", 0, False),
+    "not known": ("Z", None, False),
+    "a program, of a process that the host no longer has": ("X", 4700, False),
+}
+
+
+@pytest.mark.parametrize(("state", "ppid", "named"), PARENTS.values(), ids=PARENTS)
+def test_the_parent_of_a_zombie_is_to_be_ended(state, ppid, named):
+    """It has not reaped it; an init does."""
+    (one,) = look_on(lambda _: gpu(process(7, "python3", state=state, ppid=ppid)), seconds=60)
+    (holder,) = one.holders
+    assert holder.judged.remedy.startswith(f"end its parent, process {ppid}") is named
+
+
 def gap(seconds, **fields):
     """A kernel idle for 25 minutes, then no look for so long: the first look after it."""
     judge = HolderJudge()

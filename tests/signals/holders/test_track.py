@@ -67,6 +67,7 @@ LIVES = {  # before, now → (since when in this state, when re-parented)
     "as it was": ({}, {}, (100, None)),
     "stopped": ({}, {"state": "T"}, (105, None)),
     "a state that is not read": ({}, {"state": None}, (100, None)),
+    "a state that was not read before": ({"state": None}, {"state": "T"}, (100, None)),
     "its parent died": ({"ppid": 700}, {"ppid": 1}, (100, 105)),
     "its parent is not read": ({"ppid": 700}, {"ppid": None}, (100, None)),
     "it died itself": ({"ppid": 700}, {"ppid": 1, "state": "Z"}, (105, None)),

@@ -37,7 +37,6 @@ class Container:
     status: str  # "running", "exited", "restarting", "paused" …
     restart_policy: str
     started_t: float | None
-    pid: int | None  # on the host
 
     @property
     def relaunched(self) -> bool:
@@ -208,7 +207,6 @@ def _container(document: Any) -> Container:
         status=str(state["Status"]),
         restart_policy=str((document["HostConfig"].get("RestartPolicy") or {}).get("Name") or "no"),
         started_t=_unix(str(state.get("StartedAt", ""))),
-        pid=state.get("Pid") or None,
     )
 
 

@@ -39,7 +39,7 @@ class Case:
     served: bool | None  # a vLLM of this host answers
     placed: bool  # every answering vLLM has a known engine on the host's GPUs
     limits: Limits
-    borrowed_here: bool = False  # an engine on this GPU maps another process's memory
+    borrowed_here: bool  # an engine on this GPU maps another process's memory
 
     @property
     def process(self) -> ProcessSample:
