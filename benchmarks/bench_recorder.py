@@ -42,7 +42,7 @@ def bodies(changing: int | None, seed: int) -> Iterator[str]:
 def read(parser: Parser, body: str) -> Lines | None:
     """The body as the daemon has read it."""
     exposition = parser.parse(body)
-    return exposition.tails and Lines(exposition.layout.heads, exposition.tails) or None
+    return (exposition.tails and Lines(exposition.layout.heads, exposition.tails)) or None
 
 
 def observation(target: str, second: float) -> Observation:

@@ -159,29 +159,33 @@ def of_log(scanner: Scanner) -> Diagnosis:
         return place
     if root is not None and not scanner.of_vllm and root.rule.rank is Rank.MESSAGE:
         return _of_no_server(scanner)
-    unsaid = root is not None and (root.rule.rank is Rank.DEATH or '" 500' in root.rule.literals)
-    near = OUTPUT_LINES if life.ready or life.serving else scanner.lines
-    complaint = life.complaint or (_remark(scanner) if unsaid and root and root.process else None)
-    last = _last_statement(scanner) if unsaid and not life.serving else None
-    if root is not None and last is not None:
-        return replace(last, failure=root.rule.failure)
-    if root is not None and unsaid and complaint and 0 < root.number - complaint.number <= near:
-        found = explaining.unexplained(life, complaint)
-        return replace(found, failure=root.rule.failure, explanation=f"{found.explanation} Line {root.number} shows only the result; this earlier line may be the cause.")  # fmt: skip
-    ended = root is not None and "died unexpectedly, shutting down client" in root.line
-    if root is not None and ended and life.answered_all and not scanner.reports.last:
-        return _only_waited(life, root, _SCRIPT_ENDED)
-    stalled = root is not None and root.rule.failure == parallel.SHM and root.rule.quiet
-    if root is not None and stalled and stillness.idle(scanner.reports):
-        return _only_waited(life, root, _IDLE)
-    if root is not None and stalled and not life.serving and stillness.went_on(scanner.last):
-        return _only_waited(life, root, _WENT_ON)
     if root is not None:
-        return explaining.failed(life, root)
+        return _beside(scanner, life, root) or explaining.failed(life, root)
     before = None if scanner.before is None else scanner.before.root
     if life.ready or life.serving or scanner.before is None or before is None:
         return _quiet(scanner, life)
     return explaining.failed(scanner.before, before, ratio=_EARLIER_RATIO)
+
+
+def _beside(scanner: Scanner, life: Life, root: Finding) -> Diagnosis | None:
+    """Return a diagnosis from the lines beside the root, if they explain it or show that nothing failed."""
+    if root.rule.rank is Rank.DEATH or '" 500' in root.rule.literals:
+        if not life.serving and (last := _last_statement(scanner)) is not None:
+            return replace(last, failure=root.rule.failure)
+        near = OUTPUT_LINES if life.ready or life.serving else scanner.lines
+        complaint = life.complaint or (_remark(scanner) if root.process else None)
+        if complaint and 0 < root.number - complaint.number <= near:
+            found = explaining.unexplained(life, complaint)
+            return replace(found, failure=root.rule.failure, explanation=f"{found.explanation} Line {root.number} shows only the result; this earlier line may be the cause.")  # fmt: skip
+    ended = "died unexpectedly, shutting down client" in root.line
+    if ended and life.answered_all and not scanner.reports.last:
+        return _only_waited(life, root, _SCRIPT_ENDED)
+    stalled = root.rule.failure == parallel.SHM and root.rule.quiet
+    if stalled and stillness.idle(scanner.reports):
+        return _only_waited(life, root, _IDLE)
+    if stalled and not life.serving and stillness.went_on(scanner.last):
+        return _only_waited(life, root, _WENT_ON)
+    return None
 
 
 def _of_the_host(scanner: Scanner, root: Finding | None) -> bool:
