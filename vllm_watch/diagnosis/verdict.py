@@ -168,7 +168,7 @@ def of_log(scanner: Scanner) -> Diagnosis:
 
 
 def _beside(scanner: Scanner, life: Life, root: Finding) -> Diagnosis | None:
-    """Return a diagnosis from the lines beside the root, if they explain it or show that nothing failed."""
+    """Return a diagnosis from lines that explain the root or show that nothing failed. None without such lines."""
     if root.rule.rank is Rank.DEATH or '" 500' in root.rule.literals:
         if not life.serving and (last := _last_statement(scanner)) is not None:
             return replace(last, failure=root.rule.failure)
