@@ -133,6 +133,7 @@ class Scanner:
         self._linked: set[str] = set()  # processes in the middle of a chain of exceptions
         self._ignored: set[str] = set()  # processes: Python ignores the next exception
         self._passed: set[str] = set()  # processes in which Python ignored the last exception
+        self._reported: dict[str, int] = {}  # process → last line of its last known exception
         self._skipped = 0  # the last line with such an exception
 
     @property
@@ -255,6 +256,8 @@ class Scanner:
         if harmless and life.overlooked is None and not lines.is_quiet(text, len(text)):
             life.overlooked = self.lines, lines.shown(text, 0)
         known = not harmless and self._find(text, interest)
+        if known and "error" in interest.marks and _EXCEPTION.search(text):
+            self._reported[_process(text)] = self.lines
         skipped = self._skipped == self.lines
         if not known and not harmless and not skipped and "complaint" in interest.marks:
             self._complain(text)
@@ -279,6 +282,7 @@ class Scanner:
         self._linked.clear()
         self._ignored.clear()
         self._passed.clear()
+        self._reported.clear()
         self.statistics, self.idle_reports, self.queued_from = None, 0, b""
         self.report_before, self.most_running = b"", 0
 
@@ -324,7 +328,9 @@ class Scanner:
             at = _ORIGINAL.search(text, at.end())
         if at is None or at.start() < said_at:
             return
-        if not lines.is_quiet(text, at.end()):
+        if not known and self._reported.get(_process(text)) == self.lines - 1:
+            self._reported[_process(text)] = self.lines  # the message goes on
+        elif not lines.is_quiet(text, at.end()):
             self._add(_NO_RULE if known else _NO_RULE_LINE, text, at.start())
         elif known and self.life.traced and self.life.raised is None:
             self.life.raised = self._finding(_NO_RULE_LINE, text, at.start())

@@ -313,8 +313,8 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"Assertion error (?:csrc|\()", seen=r"deep_?gemm|csrc|jit_kernels|fp8_gemm"),
-                sentence="an assertion failed in a kernel library (DeepGEMM): it does not take this shape or layout",
-                why="vLLM and the library are of versions that do not fit, or the model's shapes were never tried with it.",
+                sentence="an assertion failed in a kernel library; the path in the line names it",
+                why="Most often vLLM and the library are of versions that do not fit, or the library does not take these shapes or this GPU.",
                 cures=(cure("multiply without DeepGEMM", "VLLM_USE_DEEP_GEMM=0", when(seen=r"jit_kernels|deep_?gemm|fp8_gemm")), cure("search the library's issues for the assertion and its file")),
             ),
             Variant(
