@@ -16,11 +16,10 @@ import aiohttp
 
 from vllm_watch.clients import http_answer
 from vllm_watch.errors import ExpositionError, WatchError
-from vllm_watch.samples.engine import JUDGED
+from vllm_watch.samples.engine import FIELDS, JUDGED, Kind
 from vllm_watch.samples.observation import Call, Observation
 from vllm_watch.sources import vllm_names
 from vllm_watch.sources.reading import Reader
-from vllm_watch.sources.vllm_names import FIELDS, Kind
 from vllm_watch.support import json_text
 
 CHUNK_SECONDS = 3600.0

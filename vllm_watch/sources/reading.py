@@ -3,10 +3,9 @@
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from dataclasses import fields as fields_of
 from typing import Any
 
-from vllm_watch.samples.engine import COUNTED, JUDGED, EngineSample
+from vllm_watch.samples.engine import COUNTED, FIELDS, JUDGED, EngineSample, Field, Kind
 from vllm_watch.samples.observation import Reading, ServerSample
 from vllm_watch.sources import vllm_names
 from vllm_watch.sources.exposition import SERIES_MAX, Exposition, Layout, Lines, Parser
@@ -24,7 +23,7 @@ from vllm_watch.sources.picking import (
     sum_of,
     tuple_at,
 )
-from vllm_watch.sources.vllm_names import FIELDS, HISTOGRAM_SUFFIXES, Field, Kind
+from vllm_watch.sources.vllm_names import HISTOGRAM_SUFFIXES
 from vllm_watch.support.redaction import redacted
 
 _ENGINE_IF_UNNAMED = "0"
@@ -143,7 +142,7 @@ class _Binding:
 
 
 _ALL = frozenset((*FIELDS, "created_time", "http"))
-_PLACES = {field.name: place for place, field in enumerate(fields_of(EngineSample))}
+_PLACES = {name: place for place, name in enumerate(EngineSample.__annotations__)}
 
 
 class _AccessRecorder(Sequence[float]):
