@@ -45,6 +45,9 @@ LISTS = (
     ("mps", "nvmlDeviceGetMPSComputeRunningProcesses_v3"),
     ("graphics", "nvmlDeviceGetGraphicsRunningProcesses_v3"),
 )
+_FACTS = tuple(
+    fact for fact in ProcessFacts.__annotations__ if fact in ProcessSample.__annotations__
+)
 _NO_INSTANCE = 0xFFFFFFFF
 # The driver keeps old samples. The first poll skips samples older than this.
 _FIRST_SAMPLE_AGE_MICROSECONDS = 10_000_000
@@ -203,24 +206,13 @@ def _sample(
 ) -> ProcessSample:
     known = facts or ProcessFacts(pid=holder.pid)
     return ProcessSample(
-        pid=holder.pid,
         used_bytes=holder.used_bytes,
         type=next(kind for kind, _ in LISTS if kind in holder.kinds),
-        name=known.name,
-        cmdline=known.cmdline,
-        ppid=known.ppid,
-        state=known.state,
-        create_time=known.create_time,
-        cpu_seconds=known.cpu_seconds,
         sm_utilization_ratio=sm_ratio,
-        cgroup=known.cgroup,
-        uid=known.uid,
         gpu_instance_id=_instance(holder.gpu_instance),
         compute_instance_id=_instance(holder.compute_instance),
         mps="mps" in holder.kinds if mps_known else None,
-        pid_local=known.pid_local,
-        ancestors=known.ancestors,
-        left_behind=known.left_behind,
+        **{name: getattr(known, name) for name in _FACTS},
     )
 
 

@@ -73,21 +73,12 @@ def _address(handle: Any) -> int | None:
     return ctypes.cast(handle, ctypes.c_void_p).value
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Identifies a GPU, also after it stops answering."""
-
-    index: int
-    uuid: str
-    name: str | None
-
-
 @dataclass(slots=True)
 class Inventory:
-    """The GPUs seen in earlier sessions."""
+    """The GPUs seen in earlier sessions. Of each, only index, UUID and name are known."""
 
-    by_index: dict[int, Identity] = field(default_factory=dict)
-    lost: dict[str, Identity] = field(default_factory=dict)  # by UUID
+    by_index: dict[int, GpuSample] = field(default_factory=dict)
+    lost: dict[str, GpuSample] = field(default_factory=dict)  # by UUID
 
 
 class Asker:
@@ -122,7 +113,7 @@ class Asker:
 
 @dataclass(slots=True)
 class _Gpu:
-    identity: Identity
+    identity: GpuSample  # without measurements
     handle: Any
     sm_clock_max_hz: float | None
     mig_devices_max: int  # 0 without MIG
@@ -138,7 +129,7 @@ class Session:
         self._inventory = inventory
         self.ask = Asker(nvml)
         self._gpus: list[_Gpu] = []
-        self._unreadable: list[Identity] = []  # present, but without a handle
+        self._unreadable: list[GpuSample] = []  # present, but without a handle
         self._xids: XidEvents | None = None
         self._counted = 0
         self.driver_version: str | None = None
@@ -155,18 +146,15 @@ class Session:
         if self.ask.must("nvmlDeviceGetCount") != self._counted:
             self._find()
         xids = self._xids.take() if self._xids else {}
-        samples = [
-            GpuSample(index=gpu.index, uuid=gpu.uuid, name=gpu.name) for gpu in self._unreadable
-        ]
+        samples = list(self._unreadable)
         for gpu in tuple(self._gpus):
             try:
-                samples += self._read(gpu)
+                samples += tuple(
+                    self._read(gpu)
+                )  # all of a GPU, or nothing if it is lost meanwhile
             except self._nvml.NVMLError_GpuIsLost:
                 self._lose(gpu)
-        samples += (
-            GpuSample(index=gpu.index, uuid=gpu.uuid, name=gpu.name, lost=True)
-            for gpu in self._inventory.lost.values()
-        )
+        samples += (replace(gpu, lost=True) for gpu in self._inventory.lost.values())
         self._pids.forget_others(
             {process.pid for sample in samples for process in sample.processes or ()}
         )
@@ -202,7 +190,7 @@ class Session:
     def _find_one(self, index: int) -> _Gpu:
         handle = self.ask.must("nvmlDeviceGetHandleByIndex", index)
         return _Gpu(
-            identity=Identity(
+            identity=GpuSample(
                 index=index,
                 uuid=self.ask("nvmlDeviceGetUUID", handle) or _unknown(index),
                 name=self.ask("nvmlDeviceGetName", handle),
@@ -223,13 +211,13 @@ class Session:
         supported = self.ask("nvmlDeviceGetMigMode", handle) is not None
         return int(self.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0) if supported else 0
 
-    def _remembered(self, index: int) -> Identity:
+    def _remembered(self, index: int) -> GpuSample:
         known = self._inventory.by_index.get(index)
         if known is None or any(gpu.identity.uuid == known.uuid for gpu in self._gpus):
-            return Identity(index, _unknown(index), None)
+            return GpuSample(index=index, uuid=_unknown(index))
         return known
 
-    def _remember_lost(self, identity: Identity) -> None:
+    def _remember_lost(self, identity: GpuSample) -> None:
         if identity.uuid not in self._inventory.lost:
             log.warning("gpu_lost", gpu=identity.uuid, index=identity.index)
         self._inventory.lost[identity.uuid] = identity
@@ -246,13 +234,12 @@ class Session:
         self._xids = XidEvents(self._nvml, self.ask, handles)
 
     def _read(self, gpu: _Gpu) -> Iterator[GpuSample]:
-        identity = gpu.identity
-        whole = GpuSample(
-            index=identity.index, uuid=identity.uuid, name=identity.name, lost=False,
-            sm_clock_max_hz=gpu.sm_clock_max_hz, **self._memory(gpu.handle, gpu.utilization),
+        yield replace(
+            gpu.identity, lost=False, sm_clock_max_hz=gpu.sm_clock_max_hz,
+            **self._memory(gpu.handle, gpu.utilization),
             **nvml_device.read_sensors(self.ask, gpu.handle),
         )  # fmt: skip
-        return iter((whole, *self._slices(gpu)))
+        yield from self._slices(gpu)
 
     def _memory(self, handle: Any, utilization: nvml_device.Utilization | None) -> dict[str, Any]:
         memory = nvml_device.read_memory(self.ask, handle)

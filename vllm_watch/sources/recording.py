@@ -9,13 +9,12 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Self
 
 from vllm_watch.errors import ExpositionError, RecordingError
 from vllm_watch.samples.observation import Call, Observation, Reading
 from vllm_watch.sources.reading import Reader
-from vllm_watch.sources.trace_line import SERVER_FIELDS, RawObservation, from_line
+from vllm_watch.sources.trace_line import SERVER_FIELDS, RawObservation, from_line, known_fields
 from vllm_watch.support import regular_file
 from vllm_watch.support.private_files import opener
 
@@ -42,12 +41,10 @@ def read(path: Path) -> Iterator[RawObservation]:
                 yield observation
             blank += line.isspace()
             if blank > BLANK_LINES_MAX or len(targets) > TARGETS_MAX:
-                much = (
-                    f"{len(targets)} targets"
-                    if blank <= BLANK_LINES_MAX
-                    else f"{blank} empty lines"
+                much, what = (
+                    (blank, "empty lines") if blank > BLANK_LINES_MAX else (len(targets), "targets")
                 )
-                cause = f"{path}, line {number}: the recording has {much} up to here"
+                cause = f"{path}, line {number}: the recording has {much} {what} up to here"
                 raise RecordingError(cause, "give a file that `vllm-watch record` wrote")
         number, line = number + 1, following
     if number:
@@ -130,8 +127,7 @@ def _reading(raw: RawObservation, reader: Reader) -> tuple[Call, Reading | None]
         return replace(scrape, outcome="garbled", error=scrape.error or error.cause), None
     if scrape.outcome != "ok":
         scrape = replace(scrape, outcome="ok", error=None)
-    known = {name: value for name in SERVER_FIELDS if (value := getattr(raw, name)) is not None}
-    if known:
+    if known := known_fields(raw.server, SERVER_FIELDS):
         reading = replace(reading, server=replace(reading.server, **known))
     return scrape, reading
 
@@ -159,12 +155,7 @@ class Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -18,6 +18,7 @@ from vllm_watch.samples.observation import (
     EngineCpu,
     Observation,
     ProcessState,
+    ServerSample,
     StartFailure,
 )
 from vllm_watch.samples.record import record
@@ -43,17 +44,15 @@ class RawObservation(Observation):
     """A parsed line. A field that was null or missing is None, which means unknown."""
 
     metrics: str | None = None
-    version: str | None = None
-    models: tuple[str, ...] | None = None
-    max_model_len: int | None = None
-    sleeping: bool | None = None
-    paused: bool | None = None
-    recovering: str | None = None
+    server: ServerSample = ServerSample()  # only SERVER_FIELDS
 
 
 SERVER_FIELDS = ("version", "models", "max_model_len", "sleeping", "paused", "recovering")
-"""Fields that do not come from /metrics."""
+"""Fields of ServerSample that do not come from /metrics."""
 
+_SERVER_KINDS = {
+    "version": str, "max_model_len": int, "sleeping": bool, "paused": bool, "recovering": str,
+}  # fmt: skip
 _UNIX_SECONDS_MAX = 1e11  # the year 5138; later times are beyond Python's calendar
 _NUMBER_MAX = 1e18
 _GPU_NUMBER_MAX = 1e21  # bytes, hertz or Unix seconds
@@ -85,12 +84,10 @@ def from_line(line: bytes) -> RawObservation:
         cpu=None if cpu is None else _cpu(cpu),
         canary=_canary(entry),
         start_failure=_start_failure(entry),
-        version=_typed(entry, "version", str),
-        models=None if models is None else tuple(map(str, models)),
-        max_model_len=_typed(entry, "max_model_len", int),
-        sleeping=_typed(entry, "sleeping", bool),
-        paused=_typed(entry, "paused", bool),
-        recovering=_typed(entry, "recovering", str),
+        server=ServerSample(
+            models=None if models is None else tuple(map(str, models)),
+            **{name: _typed(entry, name, kind) for name, kind in _SERVER_KINDS.items()},
+        ),
     )
 
 
@@ -188,24 +185,13 @@ def _number(value: Any) -> float | int:
     return value
 
 
-def _whole(value: Any) -> int:
-    return int(_number(value))
+def _is(kind: type, otherwise: str) -> Convert:
+    def convert(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise TypeError(otherwise)
+        return value
 
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("not a text")
-    return value
-
-
-def _text_or_none(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _truth(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError("neither true nor false")
-    return value
+    return convert
 
 
 def _count(value: Any) -> float | int:
@@ -213,10 +199,6 @@ def _count(value: Any) -> float | int:
     if not 0 <= number < _NUMBER_MAX:
         raise ValueError("not a count")
     return number
-
-
-def _whole_count(value: Any) -> int:
-    return int(_count(value))
 
 
 def _each(convert: Convert) -> Convert:
@@ -228,13 +210,13 @@ def _each(convert: Convert) -> Convert:
     return convert_all
 
 
-def _process_type(value: Any) -> str:
-    letter = _text(value)
-    return _WORDS.get(letter, letter)
+def _whole(value: Any) -> int:
+    return int(_number(value))
 
 
+_text = _is(str, "not a text")
 _OF_TYPE: Mapping[Any, Convert] = {
-    int: _whole, float: _number, str: _text, bool: _truth,
+    int: _whole, float: _number, str: _text, bool: _is(bool, "neither true nor false"),
     tuple[int, ...]: _each(_whole), tuple[str, ...]: _each(_text),
 }  # fmt: skip
 
@@ -251,7 +233,9 @@ def _converts(
     return converts
 
 
-_PROCESS = _converts(ProcessSample, _OF_TYPE, type=_process_type)
+_PROCESS = _converts(
+    ProcessSample, _OF_TYPE, type=lambda value: _WORDS.get(text := _text(value), text)
+)
 
 
 def _gpu_process(value: Any) -> ProcessSample:
@@ -261,7 +245,14 @@ def _gpu_process(value: Any) -> ProcessSample:
 
 
 _GPU = _converts(GpuSample, _OF_TYPE, processes=_each(_gpu_process))
-_CPU = _converts(EngineCpu, {int: _whole_count, float: _count, str: _text_or_none})
+_CPU = _converts(
+    EngineCpu,
+    {
+        int: lambda value: int(_count(value)),
+        float: _count,
+        str: lambda value: value if isinstance(value, str) else None,
+    },
+)
 
 
 def _fields(value: Any, converts: Mapping[str, Convert]) -> dict[str, Any]:
@@ -317,7 +308,8 @@ def assemble(t: float, target: str, rest: str, body: str | None, gpus: str) -> b
     return f'{head},"metrics":{metrics},"gpus":{gpus}}}\n'.encode()
 
 
-def _known(sample: Any, names: Iterable[str]) -> dict[str, Any]:
+def known_fields(sample: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Return those fields that are not None."""
     return {name: value for name in names if (value := getattr(sample, name)) is not None}
 
 
@@ -325,9 +317,9 @@ def gpus_to_json(gpus: tuple[GpuSample, ...]) -> list[dict[str, Any]]:
     """Return JSON objects without unknown fields."""
     entries = []
     for gpu in gpus:
-        entry = _known(gpu, _GPU)
+        entry = known_fields(gpu, _GPU)
         if gpu.processes is not None:
-            entry["processes"] = [_known(process, _PROCESS) for process in gpu.processes]
+            entry["processes"] = [known_fields(process, _PROCESS) for process in gpu.processes]
             for process in entry["processes"]:
                 if "cmdline" in process:  # recordings are shared, and command lines may hold keys
                     process["cmdline"] = safe_arguments(tuple(process["cmdline"]))
@@ -335,10 +327,6 @@ def gpus_to_json(gpus: tuple[GpuSample, ...]) -> list[dict[str, Any]]:
                     process["type"] = _LETTERS.get(process["type"], process["type"])
         entries.append(entry)
     return entries
-
-
-def _kept(**calls: Call | None) -> dict[str, bool]:
-    return {key: True for key, call in calls.items() if call is not None and call.kept}
 
 
 def remainder(observation: Observation) -> str:
@@ -351,9 +339,12 @@ def remainder(observation: Observation) -> str:
         "latency_s": scrape.latency_s,
         "outcome": scrape.outcome,
         "health": health and health.status,
-        **_kept(kept=scrape, health_kept=health),
     }
+    if scrape.kept:
+        entry["kept"] = True
     if health is not None:
+        if health.kept:
+            entry["health_kept"] = True
         entry["health_outcome"], entry["health_latency_s"] = health.outcome, health.latency_s
         if health.error is not None:
             entry["health_error"] = redacted(health.error)
@@ -364,17 +355,17 @@ def remainder(observation: Observation) -> str:
         and {"pid": process.pid, "start_time": process.start_time, "alive": process.alive},
         "cpu": None
         if observation.cpu is None
-        else [_known(each, _CPU) for each in observation.cpu],
-        "canary": canary and _canary_to_json(canary),
+        else [known_fields(each, _CPU) for each in observation.cpu],
+        "canary": canary
+        and {
+            "ok": canary.ok,
+            "latency_s": canary.latency_s,
+            "error": canary.error and redacted(canary.error),
+        }
+        | known_fields(canary, ("outcome", "engine")),
         "start_failure": failed and {**failed.published(), "sentence": failed.sentence},
     }
     if observation.reading is not None:
-        known |= _known(observation.reading.server, SERVER_FIELDS)
+        known |= known_fields(observation.reading.server, SERVER_FIELDS)
     entry |= {name: value for name, value in known.items() if value is not None}
     return _encode(entry)[1:-1]
-
-
-def _canary_to_json(canary: CanaryCall) -> dict[str, Any]:
-    error = canary.error and redacted(canary.error)
-    entry = {"ok": canary.ok, "latency_s": canary.latency_s, "error": error}
-    return entry | _known(canary, ("outcome", "engine"))
