@@ -263,7 +263,7 @@ def engine() -> Iterator[object]:
         scrape = Config(targets=(target,)).scrape_for(target)
 
         async def all_of_it() -> None:
-            async with http.new_session() as session:
+            async with http.Session() as session:
                 neighbours = Neighbours(ProcessListing(Path("/proc")), Path("/proc"))
                 source = vllm.VllmSource(target.identity(), scrape, session, neighbours)
                 await source.observe()

@@ -17,6 +17,7 @@ import aiohttp
 
 from vllm_watch import __version__
 from vllm_watch.clients import http_answer
+from vllm_watch.clients.signed_post import NewSession
 from vllm_watch.errors import WatchError
 from vllm_watch.support import json_text, regular_file
 from vllm_watch.support.redaction import excerpt, redacted
@@ -38,8 +39,6 @@ _MESSAGE_CHARACTERS_MAX = 300
 
 Take = Callable[[Mapping[str, Any]], bool]
 """Handles one event. Returns False to stop the watch."""
-
-NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 
 
 class KubernetesError(WatchError):

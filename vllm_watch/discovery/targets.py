@@ -81,17 +81,12 @@ class Discovery:
         left = followed.keys() - set(wanted)
         self._ending += [task for each in left for task in followed[each].close()]
         self._config = config
-        self._files = self._read_files(settings.file_sd)
+        self._files = (self._files or FileTargets(())) if settings.file_sd else None
+        if self._files is not None:
+            self._files.patterns = settings.file_sd
         self._host = HostTargets(config.procfs) if settings.host else None
         self._due_s = float("-inf")
         self._targets = None  # their API key may have changed
-
-    def _read_files(self, patterns: tuple[str, ...]) -> FileTargets | None:
-        if not patterns:
-            return None
-        files = self._files or FileTargets(())
-        files.patterns = patterns
-        return files
 
     def _follow(self, entry: KubernetesDiscovery) -> "KubernetesTargets":
         from vllm_watch.discovery import kubernetes  # noqa: PLC0415 - loads a client of its own

@@ -18,7 +18,7 @@ from vllm_watch.samples.target import Target
 from vllm_watch.sources import http
 from vllm_watch.sources.http import Session
 from vllm_watch.sources.vllm import ScrapeLimits
-from vllm_watch.sources.what_answered import read_key
+from vllm_watch.sources.what_answered import authorization
 from vllm_watch.support import json_text
 from vllm_watch.support.redaction import excerpt
 
@@ -126,10 +126,7 @@ class CanarySource:
         }
         if engine is not None:
             headers["X-data-parallel-rank"] = engine
-        if self._api_key_file is not None:
-            key = await asyncio.to_thread(read_key, self._api_key_file)
-            headers["Authorization"] = f"Bearer {key}"
-        return headers
+        return headers | await authorization(self._api_key_file)
 
     async def _post(
         self, route: str, model: str | None, engine: str | None, headers: dict[str, str]

@@ -81,20 +81,12 @@ def tuple_at(indices: list[int]) -> Callable[[Sequence[T]], tuple[T, ...]]:
     return lambda values: tuple([values[index] for index in indices])
 
 
-def sum_of(rows: list[Row]) -> Take:
-    """Return a function that sums these series."""
+def reduced(rows: list[Row], reduce: Callable[[Values], float]) -> Take:
+    """Return a function that reduces these series to one number by `sum` or `max`."""
     if len(rows) == 1:
         return At(rows[0].index)
     pick = itemgetter(*(row.index for row in rows))
-    return lambda values: sum(pick(values))
-
-
-def max_of(rows: list[Row]) -> Take:
-    """Return a function that picks the largest value."""
-    if len(rows) == 1:
-        return At(rows[0].index)
-    pick = itemgetter(*(row.index for row in rows))
-    return lambda values: max(pick(values))
+    return lambda values: reduce(pick(values))
 
 
 def labelled(rows: list[Row], label: str) -> Take:
@@ -161,7 +153,7 @@ def _one(bounds: tuple[float, ...]) -> tuple[float, ...]:
 def _tuple_of(groups: list[list[Row]]) -> Callable[[Values], tuple[float, ...]]:
     if all(len(group) == 1 for group in groups):
         return tuple_at([group[0].index for group in groups])
-    takes = [sum_of(group) for group in groups]
+    takes = [reduced(group, sum) for group in groups]
     return lambda values: tuple([take(values) for take in takes])
 
 

@@ -19,8 +19,7 @@ from vllm_watch.sources.picking import (
     info_of,
     labelled,
     make_rows,
-    max_of,
-    sum_of,
+    reduced,
     tuple_at,
 )
 from vllm_watch.sources.vllm_names import HISTOGRAM_SUFFIXES
@@ -213,7 +212,7 @@ def _bind_rows(
             _bind_engine(key, by_name, by_engine, fields, http) for key in keys.all[:ENGINES_MAX]
         ]
     process = {"process_start_time": "process_start_time_seconds", **vllm_names.PROCESS}
-    server = tuple((f, max_of(by_name[n])) for f, n in process.items() if n in by_name)
+    server = tuple((f, reduced(by_name[n], max)) for f, n in process.items() if n in by_name)
     constant = {
         "vllm": bool(vllm),
         "why_not": why_not,
@@ -269,7 +268,7 @@ def _bind_engine(
     }
     created = next(filter(None, map(rows_of, _CREATED)), None)
     if created and "created_time" in fields:
-        takes["created_time"] = max_of(created)
+        takes["created_time"] = reduced(created, max)
     if http is not None:
         takes["http"] = http
     plain = {name: take.index for name, take in takes.items() if isinstance(take, At)}
@@ -313,9 +312,9 @@ def _bind_field(field: Field, rows_of: Callable[[str], list[Row]], *, buckets: b
     )
     match field.kind:
         case Kind.SUM:
-            return sum_of(rows)
+            return reduced(rows, sum)
         case Kind.MAX:
-            return max_of(rows)
+            return reduced(rows, max)
         case Kind.INFO:
             return info_of(rows)
     return labelled(rows, field.label)
@@ -336,14 +335,10 @@ def _bind_http(by_name: Mapping[str, list[Row]]) -> Take | None:
     for part, family in vllm_names.HTTP_TOTALS.items():
         counts, sums = by_name.get(family + "_count"), by_name.get(family + "_sum")
         if counts and sums:
-            takes.append((part, _count_and_sum(sum_of(counts), sum_of(sums))))
+            takes.append((part, by_group({"count": counts, "sum": sums})))
     if not takes:
         return None
     return lambda values: {part: take(values) for part, take in takes}
-
-
-def _count_and_sum(count: Take, total: Take) -> Take:
-    return lambda values: {"count": count(values), "sum": total(values)}
 
 
 def _engine_kind(names: Collection[str], rows: list[Row]) -> str:
@@ -368,7 +363,8 @@ def _serves_openai(by_name: Mapping[str, list[Row]]) -> bool:
 def _why_not_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> str:
     if not names:
         return "the body has no series at all"
-    if (product := _product_of(names)) is not None:
+    found = (its for prefix, its in _PREFIXES if any(name.startswith(prefix) for name in names))
+    if (product := next(found, None)) is not None:
         engine = ": give the URL of the engine that it watches" if product == OURS else ""
         return f"these are the metrics of {product}, not of vLLM{engine}"
     if _serves_openai(by_name):
@@ -383,8 +379,3 @@ def _why_not_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> s
         )
     first = next(iter(names))[:NAME_CHARACTERS_MAX]
     return f"none of its series is vLLM's (it has {len(names)} names, the first is {first!r})"
-
-
-def _product_of(names: Iterable[str]) -> str | None:
-    names = tuple(names)
-    return next((product for prefix, product in _PREFIXES if any(name.startswith(prefix) for name in names)), None)  # fmt: skip

@@ -96,7 +96,7 @@ class VllmSource:
         self._incarnation: tuple[float | None, ...] | None = None
         self._known: dict[str, Any] = {}
         self._work: list[tuple[float | None, float | None]] = []
-        self._switches: dict[str, str] = {}
+        self._switches: set[str] = set()
         self._switch_failed_s: dict[str, float] = {}
 
     async def observe(self) -> Look:
@@ -201,7 +201,7 @@ class VllmSource:
             return await self._ask_switches() if switches_due and self._switches else []
         self._incarnation = incarnation
         self._next_identify_s = monotonic_s + IDENTIFY_SECONDS
-        self._switches = dict(_SWITCHES)
+        self._switches = set(_SWITCHES)
         self._known = {}
         asked = await asyncio.gather(
             self._ask_json("/version", _version), self._ask_models(), self._ask_switches()
@@ -210,27 +210,21 @@ class VllmSource:
         return [("version", version), ("models", models), *switches]
 
     async def _ask_models(self) -> Call:
-        headers = {}
-        if self._settings.api_key_file is not None:
-            try:
-                key = await asyncio.to_thread(what_answered.read_key, self._settings.api_key_file)
-            except OSError as error:
-                cause = f"the API key file cannot be read: {error.strerror}"
-                return Call(outcome="http", error=cause)
-            headers["Authorization"] = f"Bearer {key}"
+        try:
+            headers = await what_answered.authorization(self._settings.api_key_file)
+        except OSError as error:
+            return Call(outcome="http", error=f"the API key file cannot be read: {error.strerror}")
         return await self._ask_json("/v1/models", _models, headers)
 
     async def _ask_switches(self) -> list[tuple[str, Call]]:
-        asked = dict(self._switches)
-        calls = await asyncio.gather(
-            *(self._ask_json(path, _PARSERS[name]) for name, path in asked.items())
-        )
+        asked = [name for name in _SWITCHES if name in self._switches]
+        calls = await asyncio.gather(*(self._ask_json(*_SWITCHES[name]) for name in asked))
         now_s = time.monotonic()
         for name, call in zip(asked, calls, strict=True):
             if call.outcome == "ok":
                 self._switch_failed_s.pop(name, None)
             elif call.status in _NO_SUCH_PATH:
-                del self._switches[name]
+                self._switches.discard(name)
                 self._known.pop(name, None)
             elif (
                 name == "recovering"
@@ -288,16 +282,12 @@ def _recovering(document: Any) -> Mapping[str, Any]:
     return {"recovering": " and ".join(faults) or None}
 
 
-_SWITCHES = {
-    "sleeping": "/is_sleeping", "paused": "/is_paused", "recovering": "/fault_tolerance/status",
-}  # fmt: skip
-"""The first two paths need vLLM's development mode, and the third needs --enable-fault-tolerance."""
-
-_PARSERS: Mapping[str, Callable[[Any], Mapping[str, Any]]] = {
-    "sleeping": lambda document: {"sleeping": bool(document["is_sleeping"])},
-    "paused": lambda document: {"paused": bool(document["is_paused"])},
-    "recovering": _recovering,
+_SWITCHES: Mapping[str, tuple[str, Callable[[Any], Mapping[str, Any]]]] = {
+    "sleeping": ("/is_sleeping", lambda document: {"sleeping": bool(document["is_sleeping"])}),
+    "paused": ("/is_paused", lambda document: {"paused": bool(document["is_paused"])}),
+    "recovering": ("/fault_tolerance/status", _recovering),
 }
+"""Paths and parsers. The first two need vLLM's development mode, the third --enable-fault-tolerance."""
 
 
 def _no_memory(call: Call, error: MemoryError) -> Call:
