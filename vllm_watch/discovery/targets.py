@@ -63,7 +63,7 @@ class Discovery:
         self._ending: list[asyncio.Task[None]] = []
         self._news = asyncio.Event()
         self._seen: tuple[list[TargetConfig], dict[str, str]] = ([], {})
-        self._problems: dict[str, str] = {}
+        self.problems: Mapping[str, str] = {}
         self._targets: tuple[TargetConfig, ...] | None = None
         self._key_warned = False
         self._left_out: tuple[str, ...] = ()  # URLs found but not allowed
@@ -94,14 +94,10 @@ class Discovery:
         return kubernetes.KubernetesTargets(entry, self._environ, self._news.set)
 
     @property
-    def problems(self) -> Mapping[str, str]:
-        return self._problems
-
-    @property
     def nothing_found(self) -> str | None:
         return (
             f"{NONE_FOUND}: {REMEDY}"
-            if self._host and self._host.found_none and not self._targets
+            if self._host and self._host.found == {} and not self._targets
             else None
         )
 
@@ -199,11 +195,11 @@ class Discovery:
 
     def _log_changes(self, problems: dict[str, str]) -> None:
         for place, problem in problems.items():
-            if self._problems.get(place) != problem:
+            if self.problems.get(place) != problem:
                 _log.warning("discovery_problem", place=place, problem=problem)
-        for place in self._problems.keys() - problems.keys():
+        for place in self.problems.keys() - problems.keys():
             _log.info("discovery_well_again", place=place)
-        self._problems = problems
+        self.problems = problems
 
 
 def _without_clashes(
@@ -255,26 +251,21 @@ class HostTargets:
     def __init__(self, procfs: Path = Path("/proc")) -> None:
         self._procfs = procfs
         self._listing = ProcessListing(procfs)
-        self._found: dict[str, HostServer] | None = None  # by URL; None: not searched yet
-
-    @property
-    def found_none(self) -> bool:
-        """True if a search has found nothing."""
-        return self._found == {}
+        self.found: dict[str, HostServer] | None = None  # by URL; None: not searched yet
 
     async def read(self) -> list[TargetConfig]:
-        seen = await servers(self._listing, self._procfs, known=self._found or {})
+        seen = await servers(self._listing, self._procfs, known=self.found or {})
         if seen is None:  # not read in time
-            return targets_of(self._found or {})
-        new = [each for each in seen if each.url not in (self._found or {})]
+            return targets_of(self.found or {})
+        new = [each for each in seen if each.url not in (self.found or {})]
         if new:
             found = ", ".join(shown(each) for each in new)
             text = f"found {len(new)} vLLM server{'s' * (len(new) > 1)}: {found}"
             _log.info("vllm_found", servers=[each.url for each in new], text=text)
-        elif self._found is None:
+        elif self.found is None:
             _log.warning("no_vllm_found", because=NONE_FOUND, remedy=REMEDY)
-        self._found = (self._found or {}) | {each.url: each for each in new}
-        return targets_of(self._found)
+        self.found = (self.found or {}) | {each.url: each for each in new}
+        return targets_of(self.found)
 
 
 def targets_of(found: Mapping[str, HostServer]) -> list[TargetConfig]:

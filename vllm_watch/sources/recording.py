@@ -149,7 +149,7 @@ class Writer:
             remedy = "choose another name or remove it; recordings are not appended to"
             raise RecordingError(f"{path} is not empty", remedy)
         self._members = [0]  # offsets, oldest first; the last is being written
-        self._bytes = 0
+        self.size_bytes = 0
         self._deflate = zlib.compressobj(_LEVEL, wbits=_GZIP_MEMBER)
 
     def __enter__(self) -> Self:
@@ -158,16 +158,12 @@ class Writer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def size_bytes(self) -> int:
-        return self._bytes
-
     def write(self, line: bytes) -> None:
         """Raises RecordingError if the disk fails."""
         try:
             # Flushing each line costs few bytes.
             self._append(self._deflate.compress(line) + self._deflate.flush(zlib.Z_SYNC_FLUSH))
-            if self._bytes - self._members[-1] >= self._bytes_max // _MEMBERS:
+            if self.size_bytes - self._members[-1] >= self._bytes_max // _MEMBERS:
                 self._begin_member()
         except OSError as error:
             remedy = "make room, or give a smaller bound; the recording so far can be replayed"
@@ -187,18 +183,18 @@ class Writer:
     def _append(self, data: bytes) -> None:
         self._file.write(data)
         self._file.flush()
-        self._bytes += len(data)
+        self.size_bytes += len(data)
 
     def _begin_member(self) -> None:
         self._append(self._deflate.flush(zlib.Z_FINISH))
-        if self._bytes > self._bytes_max * (_MEMBERS - 2) // _MEMBERS:
+        if self.size_bytes > self._bytes_max * (_MEMBERS - 2) // _MEMBERS:
             self._drop_older_half()
-        self._members.append(self._bytes)
+        self._members.append(self.size_bytes)
         self._deflate = zlib.compressobj(_LEVEL, wbits=_GZIP_MEMBER)
 
     def _drop_older_half(self) -> None:
-        half = self._bytes - self._bytes_max // 2
-        cut = next((offset for offset in self._members if offset >= half), self._bytes)
+        half = self.size_bytes - self._bytes_max // 2
+        cut = next((offset for offset in self._members if offset >= half), self.size_bytes)
         shorter = self._path.with_name(f"{self._path.name}.shorter")
         try:
             shorter.unlink(missing_ok=True)
@@ -215,7 +211,7 @@ class Writer:
         self._file.close()
         self._file = _append_to(self._path)
         self._members = [offset - cut for offset in self._members if offset >= cut]
-        self._bytes -= cut
+        self.size_bytes -= cut
 
 
 def _append_to(path: Path) -> BinaryIO:

@@ -63,11 +63,9 @@ def canonical(name: str) -> str:
 
     Ray's agent adds the prefix `ray_`. From vLLM 0.11.0, the names have `_` instead of the colon.
     """
-    if not name.startswith("ray_"):
-        return name
     if name.startswith(_SANITIZED):
-        return "vllm:" + name[len(_SANITIZED) :]
-    return name[len("ray_") :]
+        return "vllm:" + name.removeprefix(_SANITIZED)
+    return name.removeprefix("ray_")
 
 
 _NIM_HAS = {"num_requests_running", "num_requests_waiting"}
@@ -106,12 +104,6 @@ def unknown_families(names: Collection[str]) -> tuple[str, ...]:
             base = name.removesuffix("_created")
             bases |= {base, base + "_total"}
         if not bases & known:
-            unknown.add(_family(name))
+            ends = (*HISTOGRAM_SUFFIXES, "_total", "_created")
+            unknown.add(name.removesuffix(next(filter(name.endswith, ends), "")))
     return tuple(sorted(unknown)[:UNKNOWN_FAMILIES_MAX])
-
-
-def _family(name: str) -> str:
-    for suffix in (*HISTOGRAM_SUFFIXES, "_total", "_created"):
-        if name.endswith(suffix):
-            return name.removesuffix(suffix)
-    return name
