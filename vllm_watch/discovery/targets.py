@@ -168,13 +168,14 @@ class Discovery:
         return allowed
 
     def _without_key(self, found: list[TargetConfig]) -> list[TargetConfig]:
+        """Return copies that never get our API key, unless `discovery.allow` limits the hosts."""
         if self._config.discovery.allow:
             return found
         if found and self._config.scrape.api_key_file is not None and not self._key_warned:
             self._key_warned = True
             remedy = "list their hosts in discovery.allow"
             _log.warning("api_key_withheld", targets=len(found), because="files or pods named them", remedy=remedy)  # fmt: skip
-        return without_key(found)
+        return [each.model_copy(update={"scrape": _NO_KEY}) for each in found]
 
     def _joined(
         self, found: list[TargetConfig], problems: dict[str, str]
@@ -217,11 +218,6 @@ def _without_clashes(
 def within(targets: Iterable[TargetConfig], allow: Sequence[str]) -> list[TargetConfig]:
     """Return the allowed targets. All are allowed if `allow` is empty."""
     return [each for each in targets if not allow or is_allowed(each.url, allow)]
-
-
-def without_key(targets: Iterable[TargetConfig]) -> list[TargetConfig]:
-    """Return copies that never get our API key."""
-    return [each.model_copy(update={"scrape": _NO_KEY}) for each in targets]
 
 
 def is_allowed(url: str, allow: Sequence[str]) -> bool:

@@ -155,7 +155,7 @@ class GpuPids:
     @property
     def memory_is_theirs(self) -> bool:
         """Return True if the memory that NVML reports with a PID belongs to that process."""
-        return not self._own_inside or self._outside(_HOSTS_BEFORE, _MEMORY_TRANSLATED_FROM)
+        return self._are_theirs(_MEMORY_TRANSLATED_FROM)
 
     @property
     def all_are_listed(self) -> bool | None:
@@ -166,7 +166,7 @@ class GpuPids:
     @property
     def utilization_is_theirs(self) -> bool:
         """Return True if utilization samples carry the same PIDs as the process lists."""
-        return not self._own_inside or self._outside(_HOSTS_BEFORE, _UTILIZATION_TRANSLATED_FROM)
+        return self._are_theirs(_UTILIZATION_TRANSLATED_FROM)
 
     def facts(self, pid: int) -> ProcessFacts | None:
         """Return the process's facts, with state X if it has ended, or None if unknown."""
@@ -182,8 +182,10 @@ class GpuPids:
             reader.forget_others({*pids, *kin.pids})
             kin.begin()
 
-    def _outside(self, first: tuple[int, ...], end: tuple[int, ...]) -> bool:
-        return self._driver is not None and not first <= self._driver < end
+    def _are_theirs(self, translated_from: tuple[int, ...]) -> bool:
+        if not self._own_inside or self._driver is None:
+            return not self._own_inside
+        return not _HOSTS_BEFORE <= self._driver < translated_from
 
     def _on_host(self, pid: int) -> ProcessFacts | None:
         if self._host is None:

@@ -217,7 +217,8 @@ class Session:
             async with asyncio.timeout_at(wanted.deadline_s):
                 secure = await self._trust.context(to.tls) if to.origin.scheme == "https" else None
         except TimeoutError:
-            return Reply(own_trouble.OUTCOME, own_trouble.certificates_unread(wanted.seconds))
+            cause = f"vllm-watch could not read its CA certificates or its own within {wanted.seconds:g} s (check the disk that holds them, and whether vllm-watch is short of CPU)"
+            return Reply(own_trouble.OUTCOME, cause)
         except (OSError, TlsFileError, ValueError, MemoryError) as error:
             return _not_connected("", error)
         # Loading certificates does not count against the server's time.

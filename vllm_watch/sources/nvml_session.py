@@ -149,9 +149,7 @@ class Session:
         samples = list(self._unreadable)
         for gpu in tuple(self._gpus):
             try:
-                samples += tuple(
-                    self._read(gpu)
-                )  # all of a GPU, or nothing if it is lost meanwhile
+                samples += list(self._read(gpu))  # all, or nothing if the GPU is lost meanwhile
             except self._nvml.NVMLError_GpuIsLost:
                 self._lose(gpu)
         samples += (replace(gpu, lost=True) for gpu in self._inventory.lost.values())
@@ -197,7 +195,9 @@ class Session:
             ),
             handle=handle,
             sm_clock_max_hz=nvml_device.read_max_clock_hz(self.ask, handle),
-            mig_devices_max=self._slices_max(handle),
+            mig_devices_max=int(self.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0)
+            if self.ask("nvmlDeviceGetMigMode", handle) is not None
+            else 0,
         )
 
     def _remember_present(self) -> None:
@@ -206,10 +206,6 @@ class Session:
             self._inventory.lost.pop(_unknown(identity.index), None)
             if self._inventory.lost.pop(identity.uuid, None):
                 log.info("gpu_returned", gpu=identity.uuid, index=identity.index)
-
-    def _slices_max(self, handle: Any) -> int:
-        supported = self.ask("nvmlDeviceGetMigMode", handle) is not None
-        return int(self.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0) if supported else 0
 
     def _remembered(self, index: int) -> GpuSample:
         known = self._inventory.by_index.get(index)
@@ -234,41 +230,33 @@ class Session:
         self._xids = XidEvents(self._nvml, self.ask, handles)
 
     def _read(self, gpu: _Gpu) -> Iterator[GpuSample]:
-        yield replace(
-            gpu.identity, lost=False, sm_clock_max_hz=gpu.sm_clock_max_hz,
-            **self._memory(gpu.handle, gpu.utilization),
+        known = gpu.identity
+        yield GpuSample(
+            index=known.index, uuid=known.uuid, name=known.name, lost=False,
+            sm_clock_max_hz=gpu.sm_clock_max_hz, **self._memory(gpu.handle, gpu.utilization),
             **nvml_device.read_sensors(self.ask, gpu.handle),
         )  # fmt: skip
-        yield from self._slices(gpu)
-
-    def _memory(self, handle: Any, utilization: nvml_device.Utilization | None) -> dict[str, Any]:
-        memory = nvml_device.read_memory(self.ask, handle)
-        return {
-            "processes": nvml_device.read_holders(
-                self.ask, handle, self._pids, memory.total, utilization
-            ),
-            "memory_total_bytes": memory.total,
-            "memory_used_bytes": memory.used,
-            "memory_reserved_bytes": memory.reserved,
-            "processes_complete": self._pids.all_are_listed,
-        }
-
-    def _slices(self, gpu: _Gpu) -> Iterator[GpuSample]:
         mode = self.ask("nvmlDeviceGetMigMode", gpu.handle) if gpu.mig_devices_max else None
-        if not mode or not mode[0]:
-            return
-        for number in range(gpu.mig_devices_max):
+        for number in range(gpu.mig_devices_max if mode and mode[0] else 0):
             handle = self.ask("nvmlDeviceGetMigDeviceHandleByIndex", gpu.handle, number)
             uuid = None if handle is None else self.ask("nvmlDeviceGetUUID", handle)
             if uuid is None:
                 continue  # an empty slot
             yield GpuSample(
-                index=gpu.identity.index, uuid=uuid, name=self.ask("nvmlDeviceGetName", handle),
-                mig_parent_uuid=gpu.identity.uuid, lost=False,
+                index=known.index, uuid=uuid, name=self.ask("nvmlDeviceGetName", handle),
+                mig_parent_uuid=known.uuid, lost=False,
                 gpu_instance_id=self.ask("nvmlDeviceGetGpuInstanceId", handle),
                 compute_instance_id=self.ask("nvmlDeviceGetComputeInstanceId", handle),
                 **self._memory(handle, None),
             )  # fmt: skip
+
+    def _memory(self, handle: Any, utilization: nvml_device.Utilization | None) -> dict[str, Any]:
+        memory = nvml_device.read_memory(self.ask, handle)
+        processes = nvml_device.read_holders(
+            self.ask, handle, self._pids, memory["memory_total_bytes"], utilization
+        )
+        complete = self._pids.all_are_listed
+        return {**memory, "processes": processes, "processes_complete": complete}
 
 
 def _unknown(index: int) -> str:

@@ -72,12 +72,16 @@ def from_line(line: bytes) -> RawObservation:
         raise ValueError("t: not a Unix time")
     metrics = _typed(entry, "metrics", str)
     gpus, cpu, models = entry.get("gpus"), entry.get("cpu"), _typed(entry, "models", list)
+    ok = _typed(entry, "ok", bool)
+    health = [entry.get(key) for key in ("health", "health_error", "health_outcome")]
     return RawObservation(
         t=float(t),
         target=_typed(entry, "target", str) or "",
         monotonic_s=_typed(entry, "monotonic_s", (int, float)),
-        scrape=_scrape(entry, metrics),
-        health=_health(entry),
+        scrape=_call(entry, "", "status", answered=metrics is not None or ok is True),
+        health=_call(entry, "health_", "health", answered=health[0] is not None)
+        if health != [None, None, None]
+        else None,
         metrics=metrics,
         gpus=None if gpus is None else _gpus(gpus),
         process=_process(entry),
@@ -102,18 +106,11 @@ def _typed(entry: dict[str, Any], name: str, kinds: type | tuple[type, ...]) -> 
     return value
 
 
-def _scrape(entry: dict[str, Any], metrics: str | None) -> Call:
-    status, error = _typed(entry, "status", int), _typed(entry, "error", str)
-    ok, outcome = _typed(entry, "ok", bool), entry.get("outcome")
+def _call(entry: dict[str, Any], prefix: str, status_key: str, *, answered: bool) -> Call:
+    status, error = _typed(entry, status_key, int), _typed(entry, f"{prefix}error", str)
+    outcome = entry.get(f"{prefix}outcome")
     if outcome not in OUTCOMES:
-        fine = error is None and (metrics is not None or ok is True)
-        outcome = _outcome(fine, status, error)
-    return _call(entry, "", outcome, status, error)
-
-
-def _call(
-    entry: dict[str, Any], prefix: str, outcome: str, status: int | None, error: str | None
-) -> Call:
+        outcome = _outcome(answered and error is None, status, error)
     latency_s = _typed(entry, f"{prefix}latency_s", (int, float)) or 0.0
     kept = bool(_typed(entry, f"{prefix}kept", bool))
     return Call(outcome=outcome, status=status, error=error, latency_s=latency_s, kept=kept)
@@ -129,16 +126,6 @@ def _outcome(fine: bool, status: int | None, error: str | None) -> str:
         if any(word in text for word in words):
             return outcome
     return "disconnected"  # no answer, and no known error text
-
-
-def _health(entry: dict[str, Any]) -> Call | None:
-    status, error = _typed(entry, "health", int), _typed(entry, "health_error", str)
-    outcome = entry.get("health_outcome")
-    if status is None and error is None and outcome is None:
-        return None
-    if outcome not in OUTCOMES:
-        outcome = _outcome(status is not None and error is None, status, error)
-    return _call(entry, "health_", outcome, status, error)
 
 
 def _process(line: dict[str, Any]) -> ProcessState | None:

@@ -204,7 +204,11 @@ class VllmSource:
         self._switches = set(_SWITCHES)
         self._known = {}
         asked = await asyncio.gather(
-            self._ask_json("/version", _version), self._ask_models(), self._ask_switches()
+            self._ask_json(
+                "/version", lambda document: {"version": _text(document["version"], 64)}
+            ),
+            self._ask_models(),
+            self._ask_switches(),
         )
         version, models, switches = asked
         return [("version", version), ("models", models), *switches]
@@ -253,10 +257,6 @@ def _whole(body: str) -> str:
     if body and not body.endswith("\n"):
         raise ExpositionError("the body ends in the middle of a line", "It was cut on its way.")
     return body
-
-
-def _version(document: Any) -> Mapping[str, Any]:
-    return {"version": _text(document["version"], 64)}
 
 
 def _models(document: Any) -> Mapping[str, Any]:
