@@ -269,7 +269,7 @@ def engine() -> Iterator[object]:
                 await source.observe()
                 for understand in (vllm._version, vllm._models, *vllm._PARSERS.values()):
                     await source._ask_json("/version", understand)
-                await canary.CanarySource(target.identity(), CanarySettings(), scrape, session).ask("m", None)  # fmt: skip
+                await canary.CanarySource(target.identity(), "", CanarySettings().timeout_seconds, scrape, session).ask("m", None)  # fmt: skip
 
         def take(data: bytes) -> None:
             one.pieces = (answers(data),)

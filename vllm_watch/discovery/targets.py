@@ -9,7 +9,7 @@ import contextlib
 import ipaddress
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -159,7 +159,7 @@ class Discovery:
 
     def _within(self, found: list[TargetConfig]) -> list[TargetConfig]:
         allow = self._config.discovery.allow
-        allowed = within(found, allow)
+        allowed = [each for each in found if not allow or is_allowed(each.url, allow)]
         left_out = tuple(sorted({each.url for each in found} - {each.url for each in allowed}))
         if left_out and left_out != self._left_out:
             remedy = "add their hosts to discovery.allow if they are yours"
@@ -213,11 +213,6 @@ def _without_clashes(
         kept.append(target.model_copy(update={"name": ""}) if clashes else target)
         taken.add(target.name)
     return kept
-
-
-def within(targets: Iterable[TargetConfig], allow: Sequence[str]) -> list[TargetConfig]:
-    """Return the allowed targets. All are allowed if `allow` is empty."""
-    return [each for each in targets if not allow or is_allowed(each.url, allow)]
 
 
 def is_allowed(url: str, allow: Sequence[str]) -> bool:

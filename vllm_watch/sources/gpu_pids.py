@@ -87,7 +87,7 @@ class Ancestry:
     def _left_behind(self, facts: ProcessFacts) -> bool | None:
         parent = self._facts(facts.ppid or 0)
         for _ in range(ANCESTORS_MAX):
-            if parent is None or not is_titled(parent):
+            if parent is None or not parent.title.startswith("VLLM::"):  # vLLM sets such titles
                 break
             facts, parent = parent, self._facts(parent.ppid or 0)
         if parent is None or not facts.pgid:  # 0: the group is in another namespace
@@ -107,11 +107,6 @@ def is_worker(facts: ProcessFacts) -> bool:
     """Return True if this may be a worker."""
     text = f"{facts.name or ''} {' '.join((facts.cmdline or ())[:ARGUMENTS_MAX])}".lower()
     return any(title in text for title in _TITLES)
-
-
-def is_titled(facts: ProcessFacts) -> bool:
-    """Return True if vLLM set the process's title."""
-    return facts.title.startswith("VLLM::")
 
 
 def command(facts: ProcessFacts) -> str:

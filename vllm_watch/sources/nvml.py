@@ -20,7 +20,7 @@ import structlog
 
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.sources.gpu_pids import GpuPids
-from vllm_watch.sources.nvml_session import Inventory, Session
+from vllm_watch.sources.nvml_session import Session
 from vllm_watch.sources.processes import ProcReader
 
 LIBRARY = "libnvidia-ml.so.1"
@@ -51,7 +51,8 @@ class Driver:
     def __init__(self, processes: ProcReader, monotonic: Callable[[], float]) -> None:
         self._processes = processes
         self._monotonic = monotonic
-        self._inventory = Inventory()
+        self._seen: dict[int, GpuSample] = {}
+        self._lost: dict[str, GpuSample] = {}
         self._pids: GpuPids | None = None
         self._nvml: ModuleType | None = None
         self._session: Session | None = None
@@ -81,7 +82,7 @@ class Driver:
         if nvml is None:
             return "no_driver", NO_LIBRARY, ()
         age_s = self._monotonic() - self._opened_s
-        if self._session and self._inventory.lost and age_s >= LOST_RETRY_SECONDS:
+        if self._session and self._lost and age_s >= LOST_RETRY_SECONDS:
             self.close()
         try:
             return "ok", "", self._poll_session(nvml)
@@ -99,7 +100,7 @@ class Driver:
             except nvml.NVMLError:
                 self.close()  # the driver was reloaded: try once more with a new session
         self._pids = self._pids or GpuPids(self._processes)
-        self._session = Session(nvml, self._pids, self._inventory)
+        self._session = Session(nvml, self._pids, self._seen, self._lost)
         self._opened_s = self._monotonic()
         self._session.open()
         return self._session.poll()

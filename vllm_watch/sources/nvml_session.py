@@ -73,14 +73,6 @@ def _address(handle: Any) -> int | None:
     return ctypes.cast(handle, ctypes.c_void_p).value
 
 
-@dataclass(slots=True)
-class Inventory:
-    """The GPUs seen in earlier sessions. Of each, only index, UUID and name are known."""
-
-    by_index: dict[int, GpuSample] = field(default_factory=dict)
-    lost: dict[str, GpuSample] = field(default_factory=dict)  # by UUID
-
-
 class Asker:
     """Calls pynvml functions by name. A failed call returns None, but raises NVMLError if a GPU is lost or the library fails."""
 
@@ -123,10 +115,13 @@ class _Gpu:
 class Session:
     """All GPUs visible to this process."""
 
-    def __init__(self, nvml: ModuleType, pids: GpuPids, inventory: Inventory) -> None:
+    def __init__(
+        self, nvml: ModuleType, pids: GpuPids, seen: dict[int, GpuSample], lost: dict[str, GpuSample]
+    ) -> None:  # fmt: skip
+        """`seen` (by index) and `lost` (by UUID) outlive a session. Of each GPU, they hold index, UUID and name."""
         self._nvml = nvml
         self._pids = pids
-        self._inventory = inventory
+        self._seen, self._lost = seen, lost
         self.ask = Asker(nvml)
         self._gpus: list[_Gpu] = []
         self._unreadable: list[GpuSample] = []  # present, but without a handle
@@ -152,7 +147,7 @@ class Session:
                 samples += list(self._read(gpu))  # all, or nothing if the GPU is lost meanwhile
             except self._nvml.NVMLError_GpuIsLost:
                 self._lose(gpu)
-        samples += (replace(gpu, lost=True) for gpu in self._inventory.lost.values())
+        samples += (replace(gpu, lost=True) for gpu in self._lost.values())
         self._pids.forget_others(
             {process.pid for sample in samples for process in sample.processes or ()}
         )
@@ -202,21 +197,21 @@ class Session:
 
     def _remember_present(self) -> None:
         for identity in (gpu.identity for gpu in self._gpus):
-            self._inventory.by_index[identity.index] = identity
-            self._inventory.lost.pop(_unknown(identity.index), None)
-            if self._inventory.lost.pop(identity.uuid, None):
+            self._seen[identity.index] = identity
+            self._lost.pop(_unknown(identity.index), None)
+            if self._lost.pop(identity.uuid, None):
                 log.info("gpu_returned", gpu=identity.uuid, index=identity.index)
 
     def _remembered(self, index: int) -> GpuSample:
-        known = self._inventory.by_index.get(index)
+        known = self._seen.get(index)
         if known is None or any(gpu.identity.uuid == known.uuid for gpu in self._gpus):
             return GpuSample(index=index, uuid=_unknown(index))
         return known
 
     def _remember_lost(self, identity: GpuSample) -> None:
-        if identity.uuid not in self._inventory.lost:
+        if identity.uuid not in self._lost:
             log.warning("gpu_lost", gpu=identity.uuid, index=identity.index)
-        self._inventory.lost[identity.uuid] = identity
+        self._lost[identity.uuid] = identity
 
     def _lose(self, gpu: _Gpu) -> None:
         self._remember_lost(gpu.identity)

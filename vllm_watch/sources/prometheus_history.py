@@ -83,7 +83,7 @@ class History:
     async def targets(self, match: str, start_t: float, end_t: float) -> list[StoredTarget]:
         inner = match.strip().removeprefix("{").removesuffix("}").strip().rstrip(",")
         selector = f'__name__=~"(ray_)?vllm[:_]num_requests_running"{"," if inner else ""}{inner}'
-        stored = await self._labels(f"{{{selector}}}", start_t, end_t)
+        stored = await self.labels(f"{{{selector}}}", start_t, end_t)
         found = {tuple(sorted(_given(each).items())) for each in stored}
         if len(found) > TARGETS_MAX:
             raise WatchError(f"{len(found)} servers are stored there, more than {TARGETS_MAX}", "name some with --match, such as '{namespace=\"chat\"}'")  # fmt: skip
@@ -126,10 +126,7 @@ class History:
             at_t = until_t
         return sorted(done, key=lambda each: each.begin_t)
 
-    async def watched(self, start_t: float, end_t: float) -> list[dict[str, str]]:
-        return await self._labels("vllm_watch_target_info", start_t, end_t)
-
-    async def _labels(self, match: str, start_t: float, end_t: float) -> list[dict[str, str]]:
+    async def labels(self, match: str, start_t: float, end_t: float) -> list[dict[str, str]]:
         asked = {"match[]": match, "start": f"{start_t:.3f}", "end": f"{end_t:.3f}"}
         data = await self._ask("series", asked)
         if not isinstance(data, list):

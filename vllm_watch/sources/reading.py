@@ -199,7 +199,10 @@ def _bind(layout: Layout, fields: Container[str]) -> _Binding:
     names = dict.fromkeys(map(spelled, layout.names))
     some = layout.some(lambda name: spelled(name) in _READ)
     named = ((at, spelled(one.name), one.labels) for at, one in some)
-    found, rows = make_rows((at, name, _labels_read(name, labels)) for at, name, labels in named)
+    found, rows = make_rows(
+        (at, name, {k: v for k, v in labels.items() if k in _LABELS_READ or name in _INFO})
+        for at, name, labels in named
+    )
     recorder = _AccessRecorder(len(rows))
     _bind_rows(rows, names, fields, [], []).build(recorder)
     needed = recorder.indices
@@ -210,10 +213,6 @@ def _bind(layout: Layout, fields: Container[str]) -> _Binding:
     if nim:
         binding.constant["engine_kind"] = None  # NIM's names do not show the kind
     return binding
-
-
-def _labels_read(name: str, labels: dict[str, str]) -> dict[str, str]:
-    return labels if name in _INFO else {k: v for k, v in labels.items() if k in _LABELS_READ}
 
 
 def _bind_rows(
@@ -229,17 +228,17 @@ def _bind_rows(
     rows_of_vllm = [row for row in rows if row.name.startswith("vllm:")]
     vllm = {name for name in names if name.startswith("vllm:")}
     why_not = None if vllm else _why_not_vllm(by_name, names)
-    keys = _engine_keys(rows_of_vllm)
+    keys, engine_of = _engine_keys(rows_of_vllm)
     engines = []
     if vllm or _may_be_vllm(by_name, names):
-        read = frozenset((None, *keys.all[:ENGINES_MAX]))
+        read = frozenset((None, *keys[:ENGINES_MAX]))
         by_engine: dict[tuple[str, str | None], list[Row]] = defaultdict(list)
         for row in rows:
-            if (key := keys.of(row)) in read:
+            if (key := engine_of(row)) in read:
                 by_engine[row.name, key].append(row)
         http = _bind_http(by_name) if "http" in fields else None
         engines = [
-            _bind_engine(key, by_name, by_engine, fields, http) for key in keys.all[:ENGINES_MAX]
+            _bind_engine(key, by_name, by_engine, fields, http) for key in keys[:ENGINES_MAX]
         ]
     process = {"process_start_time": "process_start_time_seconds", **vllm_names.PROCESS}
     server = tuple((f, reduced(by_name[n], max)) for f, n in process.items() if n in by_name)
@@ -258,22 +257,20 @@ def _bind_rows(
     )
 
 
-class _engine_keys:  # noqa: N801 - a function with two results
-    """Finds a body's engines, and the engine of a row (None if the row belongs to all)."""
+def _engine_keys(rows: list[Row]) -> tuple[list[str], Callable[[Row], str | None]]:
+    """Return a body's engines, and a function from a row to its engine (None if the row belongs to all)."""
+    # With Ray's agent, each replica on the node is an engine.
+    by_replica = len({row.label("ReplicaId") for row in rows} - {None}) > 1
 
-    def __init__(self, rows: Iterable[Row]) -> None:
-        replicas = {row.label("ReplicaId") for row in rows} - {None}
-        # With Ray's agent, each replica on the node is an engine.
-        self._by_replica = len(replicas) > 1
-        # Skip cache_config_info. In vLLM 0.9.2, most data-parallel engines have no other series.
-        found = {key for row in rows if row.name not in _INFO and (key := self.of(row)) is not None}
-        self.all = sorted(found or {_ENGINE_IF_UNNAMED}, key=lambda key: (len(key), key))
-
-    def of(self, row: Row) -> str | None:
+    def of(row: Row) -> str | None:
         engine = row.label("engine")
-        if self._by_replica and (replica := row.label("ReplicaId")) is not None:
+        if by_replica and (replica := row.label("ReplicaId")) is not None:
             engine = f"{replica}/{engine or _ENGINE_IF_UNNAMED}"
         return engine and engine[:NAME_CHARACTERS_MAX]
+
+    # Skip cache_config_info. In vLLM 0.9.2, most data-parallel engines have no other series.
+    found = {key for row in rows if row.name not in _INFO and (key := of(row)) is not None}
+    return sorted(found or {_ENGINE_IF_UNNAMED}, key=lambda key: (len(key), key)), of
 
 
 def _bind_engine(
