@@ -174,22 +174,6 @@ _ALL = frozenset((*FIELDS, "created_time", "http"))
 _PLACES = {name: place for place, name in enumerate(EngineSample.__annotations__)}
 
 
-class _AccessRecorder(Sequence[float]):
-    def __init__(self, count: int) -> None:
-        self._read = bytearray(count)
-
-    def __len__(self) -> int:
-        return len(self._read)
-
-    def __getitem__(self, index: Any) -> Any:
-        self._read[index] = 1
-        return 0.0
-
-    @property
-    def indices(self) -> list[int]:
-        return [index for index, read in enumerate(self._read) if read]
-
-
 def _bind(layout: Layout, fields: Container[str]) -> _Binding:
     nim = vllm_names.is_nim(set(map(vllm_names.canonical, layout.names)))
 
@@ -199,16 +183,16 @@ def _bind(layout: Layout, fields: Container[str]) -> _Binding:
     names = dict.fromkeys(map(spelled, layout.names))
     some = layout.some(lambda name: spelled(name) in _READ)
     named = ((at, spelled(one.name), one.labels) for at, one in some)
-    found, rows = make_rows(
+    rows = make_rows(
         (at, name, {k: v for k, v in labels.items() if k in _LABELS_READ or name in _INFO})
         for at, name, labels in named
     )
-    recorder = _AccessRecorder(len(rows))
-    _bind_rows(rows, names, fields, [], []).build(recorder)
-    needed = recorder.indices
-    indices = [found[row] for row in needed]
-    for place, row in enumerate(needed):
-        rows[row].index = place
+    needed: Any = defaultdict(float)  # gets a key for each number that is read
+    _bind_rows(rows, names, fields, [], []).build(needed)
+    indices = sorted(needed)
+    places = {index: place for place, index in enumerate(indices)}
+    for row in rows:
+        row.index = places.get(row.index, len(indices))
     binding = _bind_rows(rows, names, fields, indices, layout.lines_of(indices))
     if nim:
         binding.constant["engine_kind"] = None  # NIM's names do not show the kind
@@ -408,18 +392,16 @@ def _why_not_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> s
     return f"none of its series is vLLM's (it has {len(names)} names, the first is {first!r})"
 
 
-def make_rows(series: Iterable[tuple[int, str, dict[str, str]]]) -> tuple[list[int], list[Row]]:
-    """Split each series (position among all numbers, name, labels) into its position and its row."""
-    places: list[int] = []
+def make_rows(series: Iterable[tuple[int, str, dict[str, str]]]) -> list[Row]:
+    """Return the row of each series (position among all numbers, name, labels)."""
     rows: list[Row] = []
     one: dict[tuple[str, ...], tuple[str, ...]] = {}
     for place, name, labels in series:
         kept = tuple(chain.from_iterable(labels.items()))
         if len(one) < EQUAL_LABELS_MAX:
             kept = one.setdefault(kept, kept)
-        places.append(place)
-        rows.append(Row(len(rows), name, kept))
-    return places, rows
+        rows.append(Row(place, name, kept))
+    return rows
 
 
 class At:
