@@ -118,7 +118,7 @@ class Session:
     def __init__(
         self, nvml: ModuleType, pids: GpuPids, seen: dict[int, GpuSample], lost: dict[str, GpuSample]
     ) -> None:  # fmt: skip
-        """`seen` (by index) and `lost` (by UUID) outlive a session. Of each GPU, they hold index, UUID and name."""
+        """`seen` (by index) and `lost` (by UUID) outlive a session. They hold a GPU's index, UUID and name."""
         self._nvml = nvml
         self._pids = pids
         self._seen, self._lost = seen, lost
