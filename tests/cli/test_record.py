@@ -79,7 +79,7 @@ def test_what_the_server_says_is_recorded(url, tmp_path, capfd):
     assert [raw.metrics for raw in found] == [BODY.format(n) for n in range(len(found))]
     assert 1 <= len(found) <= 6
     assert {raw.target for raw in found} == {url}
-    assert {raw.version for raw in found} == {"0.33.0"}
+    assert {raw.server.version for raw in found} == {"0.33.0"}
     assert {raw.health.outcome for raw in found if raw.health} == {"ok"}
     assert capfd.readouterr() == ("", "")
 

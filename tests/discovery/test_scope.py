@@ -57,7 +57,7 @@ async def asked(config: Config, server: Wire) -> list[str]:
     server.on("/metrics", METRICS)
     server.on("/v1/models", '{"data": []}')
     for target in await Discovery(config).refresh(0) or ():
-        async with http.new_session() as session:
+        async with http.Session() as session:
             source = VllmSource(target.identity(), config.scrape_for(target), session)
             await source.observe()
     return [str(request.headers) for request in server.requests]
@@ -151,7 +151,7 @@ async def test_a_redirect_takes_the_key_nowhere_else(tmp_path: Path) -> None:
         server.on("/v1/models", away)
         (tmp_path / "key").write_text(KEY)
         settings = load(None, environ={"VLLM_WATCH_SCRAPE__API_KEY_FILE": str(tmp_path / "key")}, targets=[server.url])  # fmt: skip
-        async with http.new_session() as session:
+        async with http.Session() as session:
             target = settings.targets[0]
             await VllmSource(target.identity(), settings.scrape_for(target), session).observe()
         assert any(KEY in str(request.headers) for request in server.requests)

@@ -102,7 +102,7 @@ HOST = {
     ),
     "suspended for ten minutes (SIGSTOP, or the host sleeps)": Removal(
         "the second try of a time-out that came late",
-        (Cut(HTTP, "for _ in range(2):", "for _ in range(1):"),),
+        (Cut(HTTP, "in range(2 if", "in range(1 if"),),
     ),
     "CPU starved to 5 %": Removal(
         "the lateness: no time-out is ever late",

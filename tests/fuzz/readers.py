@@ -263,13 +263,13 @@ def engine() -> Iterator[object]:
         scrape = Config(targets=(target,)).scrape_for(target)
 
         async def all_of_it() -> None:
-            async with http.new_session() as session:
+            async with http.Session() as session:
                 neighbours = Neighbours(ProcessListing(Path("/proc")), Path("/proc"))
                 source = vllm.VllmSource(target.identity(), scrape, session, neighbours)
                 await source.observe()
                 for understand in (vllm._version, vllm._models, *vllm._PARSERS.values()):
                     await source._ask_json("/version", understand)
-                await canary.CanarySource(target.identity(), CanarySettings(), scrape, session).ask("m", None)  # fmt: skip
+                await canary.CanarySource(target.identity(), "", CanarySettings().timeout_seconds, scrape, session).ask("m", None)  # fmt: skip
 
         def take(data: bytes) -> None:
             one.pieces = (answers(data),)

@@ -20,9 +20,11 @@ TOKEN = json.dumps({"choices": [{"index": 0, "text": " world"}]})
 async def ask(url, *, model="example/model-8b", engine=None, scrape=None, named=""):
     """One canary; the timeout is the shortest that can be set."""
     canary = CanarySettings(enabled=True, timeout_seconds=2.0, model=named)
-    async with http.new_session() as session:
+    async with http.Session() as session:
         target = Target(name="t", url=url)
-        source = CanarySource(target, canary, scrape or ScrapeSettings(), session)
+        source = CanarySource(
+            target, canary.model, canary.timeout_seconds, scrape or ScrapeSettings(), session
+        )
         return await source.ask(model, engine)
 
 

@@ -19,7 +19,7 @@ QUICK = http.Limits(connect_timeout_seconds=0.3, timeout_seconds=0.6, body_bytes
 
 
 async def get(url, limits=LIMITS, headers=None):
-    async with http.new_session() as session:
+    async with http.Session() as session:
         return await http.get(session, url, limits, headers or {})
 
 
@@ -119,7 +119,7 @@ async def test_each_way_to_fail_has_its_own_outcome(handler, outcome, status, wo
     What is left of the answer must not be read as that of the next call: the connection is closed.
     """
     limits = QUICK if outcome == "read_timeout" or handler is half_an_error else LIMITS
-    async with wire(metrics=handler) as server, http.new_session() as session:
+    async with wire(metrics=handler) as server, http.Session() as session:
         async with asyncio.timeout(60):
             call = (await http.get(session, server.url + "/metrics", limits, {})).call
             while session.connections != (handler is server_error):
@@ -203,7 +203,7 @@ LEFT = {
 @pytest.mark.parametrize("answer", LEFT.values(), ids=LEFT)
 async def test_nothing_of_an_answer_waits_for_the_garbage_collector(answer):
     """Parts of a body in a cycle, as in an error's traceback, would be 16 MB a look until it runs."""
-    async with wire() as server, http.new_session() as session:
+    async with wire() as server, http.Session() as session:
         server.on("/metrics", answer)
         await http.get(session, server.url + "/nowhere", LIMITS, {})
         gc.collect()

@@ -61,7 +61,7 @@ async def get(session, url, limits=LIMITS):
 async def test_a_connection_that_is_too_old_to_be_kept_is_closed(monkeypatch):
     """A server or a proxy may keep idle connections for an hour: each that is dropped must be closed by us."""
     monkeypatch.setattr(http, "KEPT_SECONDS", 0.0)
-    async with peer(X) as server, http.new_session() as session:
+    async with peer(X) as server, http.Session() as session:
         for _ in range(5):
             assert (await get(session, server.url)).call.outcome == "ok"
         await until(lambda: session.connections == 0)
@@ -80,7 +80,7 @@ async def until(true):
             await asyncio.sleep(0.01)
 
 
-new = http.new_session
+new = http.Session
 
 
 async def test_a_hundred_calls_are_one_connection():

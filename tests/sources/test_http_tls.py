@@ -73,7 +73,7 @@ async def call(server, session=None, **tls):
     limits = http.Limits(PATIENCE_SECONDS, PATIENCE_SECONDS, 1000, TlsConfig(**tls))
     if session is not None:
         return (await http.get(session, server.url, limits, {})).call
-    async with http.new_session() as own:
+    async with http.Session() as own:
         return (await http.get(own, server.url, limits, {})).call
 
 
@@ -121,7 +121,7 @@ async def test_a_client_certificate_is_shown_where_it_is_demanded(
 async def test_an_answer_that_breaks_off_is_no_matter_of_tls(ours):
     """Once a server has answered over TLS 1.3, its silence is an engine's."""
     server, trusted = Server(ours), {"ca_file": ours.own.certificate}
-    async with serving(server), http.new_session() as session:
+    async with serving(server), http.Session() as session:
         outcomes = [(await call(server, session, **trusted)).outcome]
 
         async def breaks_off(request):
@@ -151,7 +151,7 @@ async def test_any_certificate_is_taken_where_that_is_asked_for(strangers):
 
 async def test_each_target_has_its_own(ours, strangers):
     """One session asks both: a connection that was made with one trust does not serve the other."""
-    async with serving(Server(ours)) as server, http.new_session() as session:
+    async with serving(Server(ours)) as server, http.Session() as session:
         trusting, other = {"ca_file": ours.own.certificate}, {"ca_file": strangers.own.certificate}
         assert (await call(server, session, **trusting)).outcome == "ok"
         assert (await call(server, session, **other)).outcome == "tls"
@@ -167,7 +167,7 @@ async def test_a_renewed_client_certificate_is_used_without_a_restart(ours, monk
     server.closes = True
     pair, renewed = ours.signs("old"), ours.signs("new")
     tls = {"ca_file": ours.own.certificate, "cert_file": pair.certificate, "key_file": pair.key}
-    async with serving(server), http.new_session() as session:
+    async with serving(server), http.Session() as session:
 
         async def asked_until(reached):
             """The files are looked at beside a call, not before it."""
@@ -205,7 +205,7 @@ async def test_a_file_that_no_descriptor_is_left_for_is_our_trouble(ours):
     held = [os.dup(0)]
     server = Server(ours)
     server.url = "https://127.0.0.1:9/"
-    async with http.new_session() as session:
+    async with http.Session() as session:
         await asyncio.to_thread(list)  # there is a thread to read in
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, hard))  # fmt: skip
         try:
@@ -233,7 +233,7 @@ async def test_so_many_are_kept_at_most(ours, monkeypatch):
 
 
 async def test_a_target_is_asked_with_its_own_tls(ours):
-    async with serving(Server(ours)) as server, http.new_session() as session:
+    async with serving(Server(ours)) as server, http.Session() as session:
         target = Target(name="a", url=server.url.removesuffix("/metrics"), group="a")
         settings = ScrapeSettings(
             tls_config=TlsConfig(ca_file=ours.own.certificate), timeout_seconds=30

@@ -76,7 +76,7 @@ async def test_a_time_out_that_was_slept_through_is_asked_again():
             await request.reader.read()
         await request.answer("well")
 
-    async with wire(metrics=answer) as server, http.new_session() as session:
+    async with wire(metrics=answer) as server, http.Session() as session:
         answer_ = await held_up(2.5, http.get(session, f"{server.url}/metrics", LIMITS, {}))
     assert (answer_.call.outcome, answer_.body, asked) == ("ok", b"well", 2)
 
@@ -87,7 +87,7 @@ async def test_a_canary_that_was_slept_through_tells_nothing():
     async def silence(request):
         await request.reader.read()
 
-    async with wire(metrics=silence) as server, http.new_session() as session:
+    async with wire(metrics=silence) as server, http.Session() as session:
         call = http.post(session, f"{server.url}/metrics", LIMITS, {}, b"{}")
         answer = await held_up(2.5, call)
     assert answer.call.outcome == "watcher"
@@ -99,7 +99,7 @@ async def test_who_is_never_reached_is_not_taken_for_one_that_hangs():
     """Also where a connection may take as long as the whole call, as it may at short intervals."""
     limits = http.Limits(2.0, 2.0, 1000)
     with black_hole() as port:
-        async with http.new_session() as session:
+        async with http.Session() as session:
             answer = await http.get(session, f"http://127.0.0.1:{port}/metrics", limits, {})
     assert answer.call.outcome == "connect_timeout"
 
@@ -121,7 +121,7 @@ import asyncio, os, resource
 from vllm_watch.sources import http
 
 async def main():
-    session = http.new_session()
+    session = http.Session()
     pages = int(open("/proc/self/statm").read().split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (4 << 20),) * 2)
     url, limits = "http://engine.invalid/metrics", http.Limits(5.0, 10.0, 1000)

@@ -11,12 +11,16 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from vllm_watch.samples.engine import EngineSample, Histogram
+from vllm_watch.samples.engine import FIELDS, EngineSample, Histogram, Kind
 from vllm_watch.sources import exposition
 from vllm_watch.sources.exposition import Parser
-from vllm_watch.sources.picking import BUCKETS_MAX, LABEL_VALUES_MAX
-from vllm_watch.sources.reading import ENGINES_MAX, NAME_CHARACTERS_MAX, Reader
-from vllm_watch.sources.vllm_names import FIELDS, Kind
+from vllm_watch.sources.reading import (
+    BUCKETS_MAX,
+    ENGINES_MAX,
+    LABEL_VALUES_MAX,
+    NAME_CHARACTERS_MAX,
+    Reader,
+)
 
 CAPTURES = {path.stem: path for path in sorted((Path(__file__).parent / "captures").glob("*.txt"))}
 WITHOUT_VLLM = ("0.33.0-v1-disable-log-stats", "0.5.4-v0-default-no-vllm-metrics")

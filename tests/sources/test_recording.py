@@ -114,7 +114,7 @@ def test_what_is_written_is_read(tmp_path_factory, run):
         ):  # fmt: skip
             assert getattr(raw, name) == getattr(observation, name)
         for name in SERVER_FIELDS:
-            assert getattr(raw, name) == getattr(server, name)
+            assert getattr(raw.server, name) == getattr(server, name)
 
 
 def test_a_line_has_the_published_keys():

@@ -39,7 +39,7 @@ async def look(server, times=1, **settings):
 async def looking(server, **settings):
     """What looks at a server."""
     scrape = ScrapeSettings(**{"interval_seconds": 1.0, "health_interval_seconds": 0.1} | settings)
-    async with http.new_session() as session:
+    async with http.Session() as session:
         yield VllmSource(Target(name="t", url=server.url), scrape, session)
 
 

@@ -43,7 +43,7 @@ def only_with(key):
 
 async def look(url, **settings):
     scrape = ScrapeSettings.model_validate({"timeout_seconds": 20, **settings})
-    async with http.new_session() as session:
+    async with http.Session() as session:
         return (await VllmSource(Target(name="t", url=url), scrape, session).observe()).observation
 
 

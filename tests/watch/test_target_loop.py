@@ -85,7 +85,7 @@ async def looking(host=None, *, watch=None, board=None, **settings):
     """The real loop, at a port where nothing listens; gives what its publisher is shown."""
     target = Target(name="t", url=f"http://127.0.0.1:{free_port()}")
     scrape = ScrapeSettings(interval_seconds=0.2)
-    async with http.new_session() as session:
+    async with http.Session() as session:
         source, publisher = VllmSource(target, scrape, session), Publisher()
         watch = watch or Watch("t", detectors={})
         loop = TargetLoop(
@@ -159,7 +159,7 @@ async def test_a_loop_that_was_ended_shows_no_look_though_its_cancellation_is_lo
                 await asyncio.Event().wait()
             return await super().observe()
 
-    async with asyncio.timeout(60), http.new_session() as session:
+    async with asyncio.timeout(60), http.Session() as session:
         source, watch = Deaf(target, scrape, session), Watch("t", detectors={})
         loop = TargetLoop(target, scrape, source, watch, Board(), Host(), publisher)
         task = asyncio.create_task(loop.run(spread=False))
@@ -213,7 +213,7 @@ async def test_what_the_host_takes_of_a_target():
     class Cpu:
         pids = frozenset({7, 8})
 
-    async with http.new_session() as session:
+    async with http.Session() as session:
 
         def loop(url, cpu=None):
             target, scrape = Target(name="t", url=url), ScrapeSettings()

@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
 async def _answers(config: Config) -> bool:
     neighbours = Neighbours(ProcessListing(config.procfs), config.procfs)
     once = asyncio.Semaphore(_ASKED_AT_ONCE)
-    async with http.new_session() as session:
+    async with http.Session() as session:
 
         async def ask(target: TargetConfig) -> bool:
             source = VllmSource(target.identity(), config.scrape_for(target), session, neighbours)

@@ -118,7 +118,7 @@ def _call(target: TargetConfig, process_start_time: float | None) -> HookCall:
 
 
 async def _observed(target: TargetConfig, config: Config) -> tuple[float | None, Finding]:
-    async with http.new_session() as session:
+    async with http.Session() as session:
         source = VllmSource(target.identity(), config.scrape_for(target), session)
         observation = (await source.observe()).observation
     if observation.reading is None:

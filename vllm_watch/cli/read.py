@@ -135,7 +135,7 @@ def plain(value: Any) -> Any:
 async def _fetch(url: str, tls: TlsConfig, key: Path | None) -> http.Answer:
     limits = http.Limits(5.0, 15.0, _BODY_BYTES_MAX, tls)
     headers = {"Accept": what_answered.ACCEPT_TEXT}
-    async with http.new_session() as session:
+    async with http.Session() as session:
         answer = await what_answered.ask(session, f"{url}/metrics", limits, headers, key)
         if answer.call.outcome == "refused" and urlsplit(url).hostname in _HERE:
             beside = host_servers.Neighbours(ProcessListing(), Path("/proc"))

@@ -96,7 +96,7 @@ class _Recording:
         began = due = time.monotonic()
         end = float("inf") if duration_seconds is None else began + duration_seconds
         try:
-            async with http.new_session() as session:
+            async with http.Session() as session:
                 source = VllmSource(self.target, self.settings, session)
                 while due < end and not stopping.is_set():
                     await self._look(source, gpus, cpu, began)

@@ -3,17 +3,14 @@
 import asyncio
 import os
 from collections.abc import AsyncGenerator
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import aiohttp
 
+if TYPE_CHECKING:
+    from aiohttp import web
 
-class Message(Protocol):
-    """A server's response, or a request to our server."""
-
-    @property
-    def content(self) -> aiohttp.StreamReader:
-        """The body stream."""
+    Message = aiohttp.ClientResponse | web.BaseRequest
 
 
 class TooLongError(aiohttp.ClientPayloadError):
@@ -24,7 +21,7 @@ class TooLongError(aiohttp.ClientPayloadError):
         self.bytes_max = bytes_max
 
 
-async def body(message: Message, bytes_max: int) -> bytes:
+async def body(message: "Message", bytes_max: int) -> bytes:
     """Return the body. The caller must limit the time. Raises TooLongError, or an
     aiohttp.ClientError, TimeoutError or OSError if the body is incomplete."""
     whole = bytearray()
@@ -35,7 +32,7 @@ async def body(message: Message, bytes_max: int) -> bytes:
     return bytes(whole)
 
 
-async def beginning(message: Message, bytes_max: int, seconds: float) -> bytes:
+async def beginning(message: "Message", bytes_max: int, seconds: float) -> bytes:
     """Return the part of the body received within `seconds`, at most `bytes_max`. Raises aiohttp.ClientError or OSError if the body is incomplete."""
     part = bytearray()
     try:
@@ -49,7 +46,7 @@ async def beginning(message: Message, bytes_max: int, seconds: float) -> bytes:
     return bytes(part[:bytes_max])
 
 
-async def lines(message: Message, bytes_max: int) -> AsyncGenerator[bytes, None]:
+async def lines(message: "Message", bytes_max: int) -> AsyncGenerator[bytes, None]:
     """Yield the complete lines of a stream. Raises TooLongError for a line longer than `bytes_max`."""
     rest = b""
     async for piece in message.content.iter_any():

@@ -17,6 +17,7 @@ import aiohttp
 
 from vllm_watch import __version__
 from vllm_watch.clients import http_answer
+from vllm_watch.clients.signed_post import NewSession
 from vllm_watch.errors import WatchError
 from vllm_watch.support import json_text, regular_file
 from vllm_watch.support.redaction import excerpt, redacted
@@ -38,8 +39,6 @@ _MESSAGE_CHARACTERS_MAX = 300
 
 Take = Callable[[Mapping[str, Any]], bool]
 """Handles one event. Returns False to stop the watch."""
-
-NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 
 
 class KubernetesError(WatchError):
@@ -140,7 +139,13 @@ class Api:
         async with self._response("GET", path, query=query, stream_seconds=seconds) as response:
             if response.status != 200:  # noqa: PLR2004
                 return await _answer(response)
-            await _each_line(response, take)
+            async with aclosing(http_answer.lines(response, ANSWER_BYTES_MAX)) as lines:
+                async for line in lines:
+                    event = json_text.read(line)
+                    if not isinstance(event, dict):
+                        raise ValueError("an event is not an object")  # noqa: TRY004 - invalid text, not code
+                    if not take(event):
+                        break
             return Answer(response.status, {})
 
     async def _call(
@@ -202,16 +207,6 @@ def _token(file: Path) -> str:
 
 def _content(file: Path) -> str:
     return regular_file.read(file, _FILE_BYTES_MAX).decode("ascii")
-
-
-async def _each_line(response: aiohttp.ClientResponse, take: Take) -> None:
-    async with aclosing(http_answer.lines(response, ANSWER_BYTES_MAX)) as lines:
-        async for line in lines:
-            event = json_text.read(line)
-            if not isinstance(event, dict):
-                raise ValueError("an event is not an object")  # noqa: TRY004 - invalid text, not code
-            if not take(event):
-                return
 
 
 async def _answer(response: aiohttp.ClientResponse) -> Answer:

@@ -21,8 +21,8 @@ from typing import Any
 import structlog
 from pydantic import ValidationError
 
-from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, NewSession, in_cluster, part
-from vllm_watch.clients.signed_post import new_session
+from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, in_cluster, part
+from vllm_watch.clients.signed_post import NewSession, new_session
 from vllm_watch.samples.target import WATCHER
 from vllm_watch.settings.target import KubernetesDiscovery, TargetConfig, slug
 
@@ -69,16 +69,13 @@ def _path(text: str) -> str | None:
     return text if wanted and "v1" not in parts[-1:] else None
 
 
-def _scheme(text: str) -> str | None:
-    return text if text in ("http", "https") else None
-
-
-def _group(text: str) -> str | None:
-    return text if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,125}[A-Za-z0-9])?", text) else None
+def _matching(pattern: str) -> Callable[[str], str | None]:
+    return lambda text: text if re.fullmatch(pattern, text) else None
 
 
 ANNOTATIONS: Mapping[str, Callable[[str], str | None]] = {
-    "port": _port, "path": _path, "scheme": _scheme, "name": lambda text: slug(text) or None, "group": _group,
+    "port": _port, "path": _path, "scheme": _matching("https?"), "name": lambda text: slug(text) or None,
+    "group": _matching(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,125}[A-Za-z0-9])?"),
 }  # fmt: skip
 """Known annotations and their parsers, which return None for an invalid value."""
 

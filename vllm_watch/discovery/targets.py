@@ -9,7 +9,7 @@ import contextlib
 import ipaddress
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -63,7 +63,7 @@ class Discovery:
         self._ending: list[asyncio.Task[None]] = []
         self._news = asyncio.Event()
         self._seen: tuple[list[TargetConfig], dict[str, str]] = ([], {})
-        self._problems: dict[str, str] = {}
+        self.problems: Mapping[str, str] = {}
         self._targets: tuple[TargetConfig, ...] | None = None
         self._key_warned = False
         self._left_out: tuple[str, ...] = ()  # URLs found but not allowed
@@ -81,17 +81,12 @@ class Discovery:
         left = followed.keys() - set(wanted)
         self._ending += [task for each in left for task in followed[each].close()]
         self._config = config
-        self._files = self._read_files(settings.file_sd)
+        self._files = (self._files or FileTargets(())) if settings.file_sd else None
+        if self._files is not None:
+            self._files.patterns = settings.file_sd
         self._host = HostTargets(config.procfs) if settings.host else None
         self._due_s = float("-inf")
         self._targets = None  # their API key may have changed
-
-    def _read_files(self, patterns: tuple[str, ...]) -> FileTargets | None:
-        if not patterns:
-            return None
-        files = self._files or FileTargets(())
-        files.patterns = patterns
-        return files
 
     def _follow(self, entry: KubernetesDiscovery) -> "KubernetesTargets":
         from vllm_watch.discovery import kubernetes  # noqa: PLC0415 - loads a client of its own
@@ -99,14 +94,10 @@ class Discovery:
         return kubernetes.KubernetesTargets(entry, self._environ, self._news.set)
 
     @property
-    def problems(self) -> Mapping[str, str]:
-        return self._problems
-
-    @property
     def nothing_found(self) -> str | None:
         return (
             f"{NONE_FOUND}: {REMEDY}"
-            if self._host and self._host.found_none and not self._targets
+            if self._host and self._host.found == {} and not self._targets
             else None
         )
 
@@ -168,7 +159,7 @@ class Discovery:
 
     def _within(self, found: list[TargetConfig]) -> list[TargetConfig]:
         allow = self._config.discovery.allow
-        allowed = within(found, allow)
+        allowed = [each for each in found if not allow or is_allowed(each.url, allow)]
         left_out = tuple(sorted({each.url for each in found} - {each.url for each in allowed}))
         if left_out and left_out != self._left_out:
             remedy = "add their hosts to discovery.allow if they are yours"
@@ -177,13 +168,14 @@ class Discovery:
         return allowed
 
     def _without_key(self, found: list[TargetConfig]) -> list[TargetConfig]:
+        """Return copies that never get our API key, unless `discovery.allow` limits the hosts."""
         if self._config.discovery.allow:
             return found
         if found and self._config.scrape.api_key_file is not None and not self._key_warned:
             self._key_warned = True
             remedy = "list their hosts in discovery.allow"
             _log.warning("api_key_withheld", targets=len(found), because="files or pods named them", remedy=remedy)  # fmt: skip
-        return without_key(found)
+        return [each.model_copy(update={"scrape": _NO_KEY}) for each in found]
 
     def _joined(
         self, found: list[TargetConfig], problems: dict[str, str]
@@ -204,11 +196,11 @@ class Discovery:
 
     def _log_changes(self, problems: dict[str, str]) -> None:
         for place, problem in problems.items():
-            if self._problems.get(place) != problem:
+            if self.problems.get(place) != problem:
                 _log.warning("discovery_problem", place=place, problem=problem)
-        for place in self._problems.keys() - problems.keys():
+        for place in self.problems.keys() - problems.keys():
             _log.info("discovery_well_again", place=place)
-        self._problems = problems
+        self.problems = problems
 
 
 def _without_clashes(
@@ -221,16 +213,6 @@ def _without_clashes(
         kept.append(target.model_copy(update={"name": ""}) if clashes else target)
         taken.add(target.name)
     return kept
-
-
-def within(targets: Iterable[TargetConfig], allow: Sequence[str]) -> list[TargetConfig]:
-    """Return the allowed targets. All are allowed if `allow` is empty."""
-    return [each for each in targets if not allow or is_allowed(each.url, allow)]
-
-
-def without_key(targets: Iterable[TargetConfig]) -> list[TargetConfig]:
-    """Return copies that never get our API key."""
-    return [each.model_copy(update={"scrape": _NO_KEY}) for each in targets]
 
 
 def is_allowed(url: str, allow: Sequence[str]) -> bool:
@@ -260,26 +242,21 @@ class HostTargets:
     def __init__(self, procfs: Path = Path("/proc")) -> None:
         self._procfs = procfs
         self._listing = ProcessListing(procfs)
-        self._found: dict[str, HostServer] | None = None  # by URL; None: not searched yet
-
-    @property
-    def found_none(self) -> bool:
-        """True if a search has found nothing."""
-        return self._found == {}
+        self.found: dict[str, HostServer] | None = None  # by URL; None: not searched yet
 
     async def read(self) -> list[TargetConfig]:
-        seen = await servers(self._listing, self._procfs, known=self._found or {})
+        seen = await servers(self._listing, self._procfs, known=self.found or {})
         if seen is None:  # not read in time
-            return targets_of(self._found or {})
-        new = [each for each in seen if each.url not in (self._found or {})]
+            return targets_of(self.found or {})
+        new = [each for each in seen if each.url not in (self.found or {})]
         if new:
             found = ", ".join(shown(each) for each in new)
             text = f"found {len(new)} vLLM server{'s' * (len(new) > 1)}: {found}"
             _log.info("vllm_found", servers=[each.url for each in new], text=text)
-        elif self._found is None:
+        elif self.found is None:
             _log.warning("no_vllm_found", because=NONE_FOUND, remedy=REMEDY)
-        self._found = (self._found or {}) | {each.url: each for each in new}
-        return targets_of(self._found)
+        self.found = (self.found or {}) | {each.url: each for each in new}
+        return targets_of(self.found)
 
 
 def targets_of(found: Mapping[str, HostServer]) -> list[TargetConfig]:

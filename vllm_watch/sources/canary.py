@@ -10,7 +10,7 @@ import asyncio
 import json
 import secrets
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from vllm_watch.errors import WatchError
 from vllm_watch.samples.observation import Call, CanaryCall
@@ -18,7 +18,7 @@ from vllm_watch.samples.target import Target
 from vllm_watch.sources import http
 from vllm_watch.sources.http import Session
 from vllm_watch.sources.vllm import ScrapeLimits
-from vllm_watch.sources.what_answered import read_key
+from vllm_watch.sources.what_answered import authorization
 from vllm_watch.support import json_text
 from vllm_watch.support.redaction import excerpt
 
@@ -53,30 +53,17 @@ class Asked(NamedTuple):
     problem: WatchError | None = None  # if the server refused the canary
 
 
-class CanaryLimits(Protocol):
-    """The `canary` settings that a source reads."""
-
-    @property
-    def model(self) -> str: ...
-    @property
-    def timeout_seconds(self) -> float: ...
-
-
 class CanarySource:
     """Sends canaries to one server; calls must not overlap."""
 
     def __init__(
-        self,
-        target: Target,
-        settings: CanaryLimits,
-        scrape: ScrapeLimits,
-        session: Session,
+        self, target: Target, model: str, seconds: float, scrape: ScrapeLimits, session: Session
     ) -> None:
+        """`model` may be "", and `seconds` limits each call."""
         self._target = target
-        self._settings = settings
+        self._model = model
         self._api_key_file = scrape.api_key_file
         self._session = session
-        seconds = settings.timeout_seconds
         connect = min(scrape.connect_timeout_seconds, seconds)
         self._limits = http.Limits(connect, seconds, _BODY_BYTES_MAX, scrape.tls_config)
         self._small = replace(self._limits, timeout_seconds=min(scrape.timeout_seconds, seconds))
@@ -126,15 +113,12 @@ class CanarySource:
         }
         if engine is not None:
             headers["X-data-parallel-rank"] = engine
-        if self._api_key_file is not None:
-            key = await asyncio.to_thread(read_key, self._api_key_file)
-            headers["Authorization"] = f"Bearer {key}"
-        return headers
+        return headers | await authorization(self._api_key_file)
 
     async def _post(
         self, route: str, model: str | None, engine: str | None, headers: dict[str, str]
     ) -> Asked | None:
-        body = json.dumps(_request(route, self._settings.model or model)).encode()
+        body = json.dumps(_request(route, self._model or model)).encode()
         url = self._target.url + route
         answer = await http.post(self._session, url, self._limits, headers, body)
         call, document = answer.call, _object(answer.body)

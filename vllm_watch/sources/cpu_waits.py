@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from vllm_watch.samples.observation import EngineCpu, Observation, Reading
 from vllm_watch.sources import engine_processes
+from vllm_watch.sources.http_messages import PORT_OF_SCHEME
 from vllm_watch.sources.processes import ProcessFacts, ProcessListing, ProcReader, read_file
 from vllm_watch.support import threads
 
@@ -40,8 +41,6 @@ CGROUP_LEVELS_MAX = 8
 """At most this many cgroups are searched for a CPU limit. A container, its pod and its slice may each have one."""
 
 TITLE_CHARACTERS_MAX = 60
-
-_PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 
 @dataclass(slots=True)
@@ -121,7 +120,7 @@ class CpuWaits:
         listing: ProcessListing | None = None,
     ) -> None:
         parts = urlsplit(url)
-        self._port = parts.port or _PORT_OF_SCHEME.get(parts.scheme)
+        self._port = parts.port or PORT_OF_SCHEME.get(parts.scheme)
         self._reader = ProcReader(procfs)
         self._listing = listing or ProcessListing(procfs)
         self._cgroupfs = cgroupfs

@@ -50,19 +50,11 @@ class EngineLog:
 
         self._reader = LogReader()
         self._file: BinaryIO | None = None
-        self._found: StartFailure | None = None
-        self._attention: str | None = None
+        self.start_failure: StartFailure | None = None
+        self.attention_backend: str | None = None
         self._problem: str | None = None
         self._busy = False
         self._closed = False
-
-    @property
-    def start_failure(self) -> StartFailure | None:
-        return self._found
-
-    @property
-    def attention_backend(self) -> str | None:
-        return self._attention
 
     async def tail(self) -> AsyncIterator[bytes]:
         """Yield the end of the file, without secrets. Raises OSError."""
@@ -85,7 +77,7 @@ class EngineLog:
         loop = asyncio.get_running_loop()
 
         def work() -> None:
-            found = self._found
+            found = self.start_failure
             try:
                 found = self.read()
             except Exception as error:  # noqa: BLE001 - one bad line must not stop the thread
@@ -103,12 +95,12 @@ class EngineLog:
         self._busy = threads.begin(work)
 
     def _done(self, found: StartFailure | None) -> None:
-        if found != self._found and found is not None:
+        if found != self.start_failure and found is not None:
             _log.warning(
                 "engine_log_says", target=self._target, failure=found.failure,
                 deterministic=found.deterministic, line=found.root_cause_line,
             )  # fmt: skip
-        self._found, self._busy = found, False
+        self.start_failure, self._busy = found, False
 
     def read(self) -> StartFailure | None:
         try:
@@ -119,10 +111,10 @@ class EngineLog:
             if problem != self._problem:
                 _log.warning("engine_log_unreadable", target=self._target, path=str(self.path), cause=problem)  # fmt: skip
             self._problem = problem
-            return self._found
+            return self.start_failure
         diagnosis = self._reader.diagnosis()
         named = diagnosis.facts.get("attention_backend")
-        self._attention = None if named is None else str(named)
+        self.attention_backend = None if named is None else str(named)
         return _start_failure(diagnosis)
 
     def _read_piece(self) -> None:
@@ -208,5 +200,4 @@ def _unpacked(name: str, file: BinaryIO) -> Iterator[bytes]:
 
 
 def _read(file: IO[bytes]) -> Iterator[bytes]:
-    while piece := file.read(_PIECE_BYTES):
-        yield piece
+    return iter(lambda: file.read(_PIECE_BYTES), b"")

@@ -75,7 +75,7 @@ def _titled(
 
 def _server(all_: Processes, started: float | None, port: int | None) -> ProcessFacts | None:
     fits = {pid for pid, facts in all_.items() if _may_be(facts, started, port)}
-    with_core = {pid for pid in fits if _has_core(all_[pid], all_)}
+    with_core = {pid for pid in fits if any(is_core(each.title) for each in descendants(pid, all_))}
     if started is not None and with_core:
         above = set[int]().union(*(_ancestors(all_[pid], all_) for pid in with_core))
         found = [all_[pid] for pid in with_core - above]
@@ -91,10 +91,6 @@ def _narrowed(
     several: list[ProcessFacts], is_it: Callable[[ProcessFacts], bool]
 ) -> list[ProcessFacts]:
     return [each for each in several if is_it(each)] or several
-
-
-def _has_core(facts: ProcessFacts, all_: Processes) -> bool:
-    return any(is_core(part.title) for part in descendants(facts.pid, all_))
 
 
 def _is_near(facts: ProcessFacts, started: float, seconds: float) -> bool:

@@ -101,7 +101,7 @@ class FlightRecorder:
             lines = _lines(self._urls.get(target, target), groups, gpus, since)
         deflate = zlib.compressobj(_DUMP_LEVEL, wbits=_GZIP_MEMBER)
         empty = True
-        while batch := await asyncio.to_thread(_take, lines):
+        while batch := await asyncio.to_thread(lambda: b"".join(islice(lines, _DUMP_LINES))):
             empty = False
             if piece := await asyncio.to_thread(deflate.compress, batch):
                 yield piece
@@ -191,7 +191,3 @@ def _unpacked(groups: Sequence[Sequence[bytes]]) -> Iterator[tuple[str, list[str
             yield from records(group)
         except zlib.error as error:
             _log.warning("flight recorder spool gave back damaged data", error=str(error))
-
-
-def _take(lines: Iterator[bytes]) -> bytes:
-    return b"".join(islice(lines, _DUMP_LINES))

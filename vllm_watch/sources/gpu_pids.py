@@ -87,7 +87,7 @@ class Ancestry:
     def _left_behind(self, facts: ProcessFacts) -> bool | None:
         parent = self._facts(facts.ppid or 0)
         for _ in range(ANCESTORS_MAX):
-            if parent is None or not is_titled(parent):
+            if parent is None or not parent.title.startswith("VLLM::"):  # vLLM sets such titles
                 break
             facts, parent = parent, self._facts(parent.ppid or 0)
         if parent is None or not facts.pgid:  # 0: the group is in another namespace
@@ -107,11 +107,6 @@ def is_worker(facts: ProcessFacts) -> bool:
     """Return True if this may be a worker."""
     text = f"{facts.name or ''} {' '.join((facts.cmdline or ())[:ARGUMENTS_MAX])}".lower()
     return any(title in text for title in _TITLES)
-
-
-def is_titled(facts: ProcessFacts) -> bool:
-    """Return True if vLLM set the process's title."""
-    return facts.title.startswith("VLLM::")
 
 
 def command(facts: ProcessFacts) -> str:
@@ -155,7 +150,7 @@ class GpuPids:
     @property
     def memory_is_theirs(self) -> bool:
         """Return True if the memory that NVML reports with a PID belongs to that process."""
-        return not self._own_inside or self._outside(_HOSTS_BEFORE, _MEMORY_TRANSLATED_FROM)
+        return self._are_theirs(_MEMORY_TRANSLATED_FROM)
 
     @property
     def all_are_listed(self) -> bool | None:
@@ -166,7 +161,7 @@ class GpuPids:
     @property
     def utilization_is_theirs(self) -> bool:
         """Return True if utilization samples carry the same PIDs as the process lists."""
-        return not self._own_inside or self._outside(_HOSTS_BEFORE, _UTILIZATION_TRANSLATED_FROM)
+        return self._are_theirs(_UTILIZATION_TRANSLATED_FROM)
 
     def facts(self, pid: int) -> ProcessFacts | None:
         """Return the process's facts, with state X if it has ended, or None if unknown."""
@@ -182,8 +177,10 @@ class GpuPids:
             reader.forget_others({*pids, *kin.pids})
             kin.begin()
 
-    def _outside(self, first: tuple[int, ...], end: tuple[int, ...]) -> bool:
-        return self._driver is not None and not first <= self._driver < end
+    def _are_theirs(self, translated_from: tuple[int, ...]) -> bool:
+        if not self._own_inside or self._driver is None:
+            return not self._own_inside
+        return not _HOSTS_BEFORE <= self._driver < translated_from
 
     def _on_host(self, pid: int) -> ProcessFacts | None:
         if self._host is None:

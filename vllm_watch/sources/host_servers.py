@@ -20,6 +20,7 @@ from vllm_watch.sources.engine_processes import PORT_DEFAULT, Processes, descend
 from vllm_watch.sources.http import Session
 from vllm_watch.sources.processes import ProcessFacts, ProcessListing
 from vllm_watch.sources.reading import Reader
+from vllm_watch.sources.what_answered import ACCEPT_TEXT
 from vllm_watch.support import json_text, threads
 
 SERVERS_MAX = 64  # a host has up to 16 GPUs, which servers may share
@@ -227,7 +228,7 @@ async def servers(
     found = await _search(listing, procfs)
     if found is None:
         return None
-    async with http.new_session() as session:
+    async with http.Session() as session:
         yes = await asyncio.gather(
             *(_confirm(each, session) for each in found if each.url not in (known or {}))
         )
@@ -247,7 +248,7 @@ async def _search(listing: ProcessListing, procfs: Path) -> list[HostServer] | N
 async def _confirm(server: HostServer, session: Session) -> HostServer | None:
     if server.sure:
         return server
-    answer = await http.get(session, f"{server.url}/metrics", _ASK, {"Accept": "text/plain;version=0.0.4"})  # fmt: skip
+    answer = await http.get(session, f"{server.url}/metrics", _ASK, {"Accept": ACCEPT_TEXT})  # fmt: skip
     try:
         reading = Reader().read(answer.body.decode()) if answer.call.outcome == "ok" else None
     except (ExpositionError, UnicodeDecodeError):

@@ -81,7 +81,10 @@ class _To(NamedTuple):
 
 
 class Session:
-    """Makes HTTP calls. If `connections_max` connections are open, a call replaces an idle connection, or waits."""
+    """Makes HTTP calls, without cookies and without proxies from the environment.
+
+    If `connections_max` connections are open, a call replaces an idle connection, or waits.
+    """
 
     def __init__(self, names: Names | None = None, connections_max: int | None = None) -> None:
         most = descriptors.for_engines() if connections_max is None else connections_max
@@ -139,7 +142,12 @@ class Session:
         waited_s = loop.time() - asked_s
         wanted = wanted._replace(deadline_s=wanted.deadline_s + waited_s)
         connect_s = min(limits.connect_timeout_seconds, CONNECT_SHARE * seconds)
-        made = await self._connected(to, connect_s, wanted, seat)
+        made: Connection | Reply | None = None
+        try:
+            made = await self._begun(to, connect_s, wanted, seat)
+        finally:
+            if not isinstance(made, Connection):
+                seat.close()
         reply = (
             made if isinstance(made, Reply) else await self._exchange(to, made, question, wanted)
         )
@@ -200,17 +208,6 @@ class Session:
         if not kept:
             self._idle.pop(to, None)
 
-    async def _connected(
-        self, to: _To, seconds: float, wanted: Wanted, seat: ExitStack
-    ) -> Connection | Reply:
-        connection: Connection | Reply | None = None
-        try:
-            connection = await self._begun(to, seconds, wanted, seat)
-        finally:
-            if not isinstance(connection, Connection):
-                seat.close()
-        return connection
-
     async def _begun(
         self, to: _To, seconds: float, wanted: Wanted, seat: ExitStack
     ) -> Connection | Reply:
@@ -220,7 +217,8 @@ class Session:
             async with asyncio.timeout_at(wanted.deadline_s):
                 secure = await self._trust.context(to.tls) if to.origin.scheme == "https" else None
         except TimeoutError:
-            return Reply(own_trouble.OUTCOME, own_trouble.certificates_unread(wanted.seconds))
+            cause = f"vllm-watch could not read its CA certificates or its own within {wanted.seconds:g} s (check the disk that holds them, and whether vllm-watch is short of CPU)"
+            return Reply(own_trouble.OUTCOME, cause)
         except (OSError, TlsFileError, ValueError, MemoryError) as error:
             return _not_connected("", error)
         # Loading certificates does not count against the server's time.
@@ -291,23 +289,18 @@ def _not_connected(step: str, error: Exception) -> Reply:
     return Reply("connect_timeout", f"no connection: {getattr(error, 'strerror', None) or cause}")
 
 
-def new_session() -> Session:
-    """Return a session with keep-alive, without cookies and without proxies from the environment."""
-    return Session()
-
-
 async def get(session: Session, url: str, limits: Limits, headers: dict[str, str]) -> Answer:
     """GET a URL, following redirects on the same server. Never raises for errors of the server or the network."""
     began_s = time.monotonic()
     deadline_s = began_s + limits.timeout_seconds
-    reply = await _fairly(session, url, limits, headers, limits.timeout_seconds)
+    reply = await _fairly(session, "GET", url, headers, None, limits, limits.timeout_seconds)
     for _ in range(REDIRECTS_MAX):
         target = _on_same_server(url, reply.headers.get("location", ""))
         if reply.status not in _REDIRECTS or target is None:
             break
         url = target
         left_s = max(0.001, deadline_s - time.monotonic())
-        reply = await _fairly(session, url, limits, headers, left_s)
+        reply = await _fairly(session, "GET", url, headers, None, limits, left_s)
     return _answer(reply, url, began_s)
 
 
@@ -316,9 +309,7 @@ async def post(
 ) -> Answer:
     """POST once, without redirects. Never raises for errors of the server or the network."""
     began_s = time.monotonic()
-    reply = await session.ask("POST", url, headers, body, limits, limits.timeout_seconds)
-    if own_trouble.is_late(reply.late_s, limits.timeout_seconds):
-        reply = _held_up(reply.late_s)
+    reply = await _fairly(session, "POST", url, headers, body, limits, limits.timeout_seconds)
     return _answer(reply, url, began_s)
 
 
@@ -331,19 +322,16 @@ def _answer(reply: Reply, url: str, began_s: float) -> Answer:
 
 
 async def _fairly(
-    session: Session, url: str, limits: Limits, headers: dict[str, str], seconds: float
-) -> Reply:
-    """Retry once if our event loop was late, because the response may have come in time."""
+    session: Session, method: str, url: str, headers: dict[str, str], body: bytes | None,
+    limits: Limits, seconds: float,
+) -> Reply:  # fmt: skip
+    """Retry a GET once if our event loop was late, because the response may have come in time."""
     late_s = 0.0
-    for _ in range(2):
-        reply = await session.ask("GET", url, headers, None, limits, seconds)
+    for _ in range(2 if method == "GET" else 1):
+        reply = await session.ask(method, url, headers, body, limits, seconds)
         late_s = reply.late_s
         if not own_trouble.is_late(late_s, seconds):
             return reply
-    return _held_up(late_s)
-
-
-def _held_up(late_s: float) -> Reply:
     return Reply(own_trouble.OUTCOME, own_trouble.held_up(late_s))
 
 

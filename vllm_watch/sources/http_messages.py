@@ -31,7 +31,7 @@ _DEFAULTS = {
     "Accept-Encoding": "gzip, deflate",
     "User-Agent": f"vllm-watch/{__version__}",
 }
-_PORT_OF_SCHEME = {"http": 80, "https": 443}
+PORT_OF_SCHEME = {"http": 80, "https": 443}
 _PATH_SAFE = "/%:@!$&'()*+,;=~-._"
 _HEADERS = re.compile(r"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]++: [^\r\n\0]*+\r\n)*+").fullmatch
 _NO_HOST = re.compile(r"[\0- ]").search
@@ -74,11 +74,11 @@ def place(url: str) -> Place:
     if len(url) > URL_CHARS_MAX:
         raise ValueError(f"the URL is longer than {URL_CHARS_MAX} characters")
     parts = urlsplit(url)
-    if parts.scheme not in _PORT_OF_SCHEME or not parts.hostname:
+    if parts.scheme not in PORT_OF_SCHEME or not parts.hostname:
         raise ValueError("the URL does not lead to an HTTP server")
     name = parts.hostname.replace("%25", "%")
     name = name if name.isascii() else name.encode("idna").decode()
-    usual = _PORT_OF_SCHEME[parts.scheme]
+    usual = PORT_OF_SCHEME[parts.scheme]
     port = parts.port if parts.port is not None else usual
     host = f"[{name.partition('%')[0]}]" if ":" in name else name
     if _NO_HOST(host):

@@ -20,7 +20,7 @@ import structlog
 
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.sources.gpu_pids import GpuPids
-from vllm_watch.sources.nvml_session import Inventory, Session
+from vllm_watch.sources.nvml_session import Session
 from vllm_watch.sources.processes import ProcReader
 
 LIBRARY = "libnvidia-ml.so.1"
@@ -51,7 +51,8 @@ class Driver:
     def __init__(self, processes: ProcReader, monotonic: Callable[[], float]) -> None:
         self._processes = processes
         self._monotonic = monotonic
-        self._inventory = Inventory()
+        self._seen: dict[int, GpuSample] = {}
+        self._lost: dict[str, GpuSample] = {}
         self._pids: GpuPids | None = None
         self._nvml: ModuleType | None = None
         self._session: Session | None = None
@@ -80,7 +81,8 @@ class Driver:
         nvml = self._load()
         if nvml is None:
             return "no_driver", NO_LIBRARY, ()
-        if self._session and self._inventory.lost and self._session_age_s() >= LOST_RETRY_SECONDS:
+        age_s = self._monotonic() - self._opened_s
+        if self._session and self._lost and age_s >= LOST_RETRY_SECONDS:
             self.close()
         try:
             return "ok", "", self._poll_session(nvml)
@@ -98,13 +100,10 @@ class Driver:
             except nvml.NVMLError:
                 self.close()  # the driver was reloaded: try once more with a new session
         self._pids = self._pids or GpuPids(self._processes)
-        self._session = Session(nvml, self._pids, self._inventory)
+        self._session = Session(nvml, self._pids, self._seen, self._lost)
         self._opened_s = self._monotonic()
         self._session.open()
         return self._session.poll()
-
-    def _session_age_s(self) -> float:
-        return self._monotonic() - self._opened_s
 
     def _load(self) -> ModuleType | None:
         if self._nvml is None:
@@ -187,7 +186,12 @@ class NvmlSource:
             reading = replace(reading, status="error", text=text, gpus=None)
         if reading.status != self._status:
             self._status = reading.status
-            self._log_status(reading)
+            if reading.status == "ok":
+                log.info("gpus_read", gpus=len(reading.gpus or ()), driver=reading.driver_version)
+            elif reading.status == "no_driver":
+                log.info("no_gpu_driver", text=reading.text)
+            else:
+                log.warning("gpus_unreadable", status=reading.status, text=reading.text)
         return reading
 
     async def close(self) -> None:
@@ -201,10 +205,8 @@ class NvmlSource:
         await asyncio.to_thread(thread.join, CLOSE_SECONDS)
 
     def _still_absent(self) -> GpuReading | None:
-        if self._absent is None:
-            return None
-        seen_s, reading = self._absent
-        if self._monotonic() - seen_s >= NO_DRIVER_RECHECK_SECONDS:
+        seen_s, reading = self._absent or (float("-inf"), None)
+        if reading is None or self._monotonic() - seen_s >= NO_DRIVER_RECHECK_SECONDS:
             return None
         return replace(reading, t=time.time(), duration_s=0.0)
 
@@ -254,14 +256,6 @@ class NvmlSource:
             cause = "the NVIDIA driver has not answered a call from before"
         text = f"{cause} for {seconds:.0f} s: see nvidia-smi and the kernel's log"
         return GpuReading(status="hung", text=text, t=time.time(), duration_s=seconds)
-
-    def _log_status(self, reading: GpuReading) -> None:
-        if reading.status == "ok":
-            log.info("gpus_read", gpus=len(reading.gpus or ()), driver=reading.driver_version)
-        elif reading.status == "no_driver":
-            log.info("no_gpu_driver", text=reading.text)
-        else:
-            log.warning("gpus_unreadable", status=reading.status, text=reading.text)
 
 
 def _from_thread(

@@ -10,7 +10,7 @@ a process with the same memory, so the lists are merged and not summed.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from vllm_watch.samples.gpu import ProcessSample
 from vllm_watch.sources.gpu_pids import GpuPids
@@ -45,29 +45,26 @@ LISTS = (
     ("mps", "nvmlDeviceGetMPSComputeRunningProcesses_v3"),
     ("graphics", "nvmlDeviceGetGraphicsRunningProcesses_v3"),
 )
+_FACTS = tuple(
+    fact for fact in ProcessFacts.__annotations__ if fact in ProcessSample.__annotations__
+)
+_MEMORY = ("memory_total_bytes", "memory_used_bytes", "memory_reserved_bytes")
 _NO_INSTANCE = 0xFFFFFFFF
 # The driver keeps old samples. The first poll skips samples older than this.
 _FIRST_SAMPLE_AGE_MICROSECONDS = 10_000_000
 
 
-class Memory(NamedTuple):
-    """Memory in bytes."""
-
-    total: int | None = None
-    used: int | None = None
-    reserved: int | None = None  # by the driver, not part of `used`
-
-
-def read_memory(ask: Ask, handle: Any) -> Memory:
-    """Return the memory of a GPU or slice. Before R510 `used` includes the driver's reserved part."""
+def read_memory(ask: Ask, handle: Any) -> dict[str, int | None]:
+    """Return the memory fields of a GpuSample. Before R510, the used memory includes the reserved part."""
     memory = ask("nvmlDeviceGetMemoryInfo", handle, MEMORY_V2)
     reserved = None if memory is None else int(memory.reserved)
     if memory is None:
         memory = ask("nvmlDeviceGetMemoryInfo", handle)
     total = 0 if memory is None else int(memory.total)
     if not 0 < total < COUNT_MAX:
-        return Memory()
-    return Memory(total, _at_most(int(memory.used), total), _at_most(reserved, total))
+        return dict.fromkeys(_MEMORY)
+    used = _at_most(int(memory.used), total)
+    return dict(zip(_MEMORY, (total, used, _at_most(reserved, total)), strict=True))
 
 
 def read_sensors(ask: Ask, handle: Any) -> dict[str, Any]:
@@ -203,24 +200,13 @@ def _sample(
 ) -> ProcessSample:
     known = facts or ProcessFacts(pid=holder.pid)
     return ProcessSample(
-        pid=holder.pid,
         used_bytes=holder.used_bytes,
         type=next(kind for kind, _ in LISTS if kind in holder.kinds),
-        name=known.name,
-        cmdline=known.cmdline,
-        ppid=known.ppid,
-        state=known.state,
-        create_time=known.create_time,
-        cpu_seconds=known.cpu_seconds,
         sm_utilization_ratio=sm_ratio,
-        cgroup=known.cgroup,
-        uid=known.uid,
         gpu_instance_id=_instance(holder.gpu_instance),
         compute_instance_id=_instance(holder.compute_instance),
         mps="mps" in holder.kinds if mps_known else None,
-        pid_local=known.pid_local,
-        ancestors=known.ancestors,
-        left_behind=known.left_behind,
+        **{name: getattr(known, name) for name in _FACTS},
     )
 
 

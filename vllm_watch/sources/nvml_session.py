@@ -73,23 +73,6 @@ def _address(handle: Any) -> int | None:
     return ctypes.cast(handle, ctypes.c_void_p).value
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Identifies a GPU, also after it stops answering."""
-
-    index: int
-    uuid: str
-    name: str | None
-
-
-@dataclass(slots=True)
-class Inventory:
-    """The GPUs seen in earlier sessions."""
-
-    by_index: dict[int, Identity] = field(default_factory=dict)
-    lost: dict[str, Identity] = field(default_factory=dict)  # by UUID
-
-
 class Asker:
     """Calls pynvml functions by name. A failed call returns None, but raises NVMLError if a GPU is lost or the library fails."""
 
@@ -122,7 +105,7 @@ class Asker:
 
 @dataclass(slots=True)
 class _Gpu:
-    identity: Identity
+    identity: GpuSample  # without measurements
     handle: Any
     sm_clock_max_hz: float | None
     mig_devices_max: int  # 0 without MIG
@@ -132,13 +115,16 @@ class _Gpu:
 class Session:
     """All GPUs visible to this process."""
 
-    def __init__(self, nvml: ModuleType, pids: GpuPids, inventory: Inventory) -> None:
+    def __init__(
+        self, nvml: ModuleType, pids: GpuPids, seen: dict[int, GpuSample], lost: dict[str, GpuSample]
+    ) -> None:  # fmt: skip
+        """`seen` (by index) and `lost` (by UUID) outlive a session. They hold a GPU's index, UUID and name."""
         self._nvml = nvml
         self._pids = pids
-        self._inventory = inventory
+        self._seen, self._lost = seen, lost
         self.ask = Asker(nvml)
         self._gpus: list[_Gpu] = []
-        self._unreadable: list[Identity] = []  # present, but without a handle
+        self._unreadable: list[GpuSample] = []  # present, but without a handle
         self._xids: XidEvents | None = None
         self._counted = 0
         self.driver_version: str | None = None
@@ -155,18 +141,13 @@ class Session:
         if self.ask.must("nvmlDeviceGetCount") != self._counted:
             self._find()
         xids = self._xids.take() if self._xids else {}
-        samples = [
-            GpuSample(index=gpu.index, uuid=gpu.uuid, name=gpu.name) for gpu in self._unreadable
-        ]
+        samples = list(self._unreadable)
         for gpu in tuple(self._gpus):
             try:
-                samples += self._read(gpu)
+                samples += list(self._read(gpu))  # all, or nothing if the GPU is lost meanwhile
             except self._nvml.NVMLError_GpuIsLost:
                 self._lose(gpu)
-        samples += (
-            GpuSample(index=gpu.index, uuid=gpu.uuid, name=gpu.name, lost=True)
-            for gpu in self._inventory.lost.values()
-        )
+        samples += (replace(gpu, lost=True) for gpu in self._lost.values())
         self._pids.forget_others(
             {process.pid for sample in samples for process in sample.processes or ()}
         )
@@ -202,37 +183,35 @@ class Session:
     def _find_one(self, index: int) -> _Gpu:
         handle = self.ask.must("nvmlDeviceGetHandleByIndex", index)
         return _Gpu(
-            identity=Identity(
+            identity=GpuSample(
                 index=index,
                 uuid=self.ask("nvmlDeviceGetUUID", handle) or _unknown(index),
                 name=self.ask("nvmlDeviceGetName", handle),
             ),
             handle=handle,
             sm_clock_max_hz=nvml_device.read_max_clock_hz(self.ask, handle),
-            mig_devices_max=self._slices_max(handle),
+            mig_devices_max=int(self.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0)
+            if self.ask("nvmlDeviceGetMigMode", handle) is not None
+            else 0,
         )
 
     def _remember_present(self) -> None:
         for identity in (gpu.identity for gpu in self._gpus):
-            self._inventory.by_index[identity.index] = identity
-            self._inventory.lost.pop(_unknown(identity.index), None)
-            if self._inventory.lost.pop(identity.uuid, None):
+            self._seen[identity.index] = identity
+            self._lost.pop(_unknown(identity.index), None)
+            if self._lost.pop(identity.uuid, None):
                 log.info("gpu_returned", gpu=identity.uuid, index=identity.index)
 
-    def _slices_max(self, handle: Any) -> int:
-        supported = self.ask("nvmlDeviceGetMigMode", handle) is not None
-        return int(self.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0) if supported else 0
-
-    def _remembered(self, index: int) -> Identity:
-        known = self._inventory.by_index.get(index)
+    def _remembered(self, index: int) -> GpuSample:
+        known = self._seen.get(index)
         if known is None or any(gpu.identity.uuid == known.uuid for gpu in self._gpus):
-            return Identity(index, _unknown(index), None)
+            return GpuSample(index=index, uuid=_unknown(index))
         return known
 
-    def _remember_lost(self, identity: Identity) -> None:
-        if identity.uuid not in self._inventory.lost:
+    def _remember_lost(self, identity: GpuSample) -> None:
+        if identity.uuid not in self._lost:
             log.warning("gpu_lost", gpu=identity.uuid, index=identity.index)
-        self._inventory.lost[identity.uuid] = identity
+        self._lost[identity.uuid] = identity
 
     def _lose(self, gpu: _Gpu) -> None:
         self._remember_lost(gpu.identity)
@@ -246,42 +225,33 @@ class Session:
         self._xids = XidEvents(self._nvml, self.ask, handles)
 
     def _read(self, gpu: _Gpu) -> Iterator[GpuSample]:
-        identity = gpu.identity
-        whole = GpuSample(
-            index=identity.index, uuid=identity.uuid, name=identity.name, lost=False,
+        known = gpu.identity
+        yield GpuSample(
+            index=known.index, uuid=known.uuid, name=known.name, lost=False,
             sm_clock_max_hz=gpu.sm_clock_max_hz, **self._memory(gpu.handle, gpu.utilization),
             **nvml_device.read_sensors(self.ask, gpu.handle),
         )  # fmt: skip
-        return iter((whole, *self._slices(gpu)))
-
-    def _memory(self, handle: Any, utilization: nvml_device.Utilization | None) -> dict[str, Any]:
-        memory = nvml_device.read_memory(self.ask, handle)
-        return {
-            "processes": nvml_device.read_holders(
-                self.ask, handle, self._pids, memory.total, utilization
-            ),
-            "memory_total_bytes": memory.total,
-            "memory_used_bytes": memory.used,
-            "memory_reserved_bytes": memory.reserved,
-            "processes_complete": self._pids.all_are_listed,
-        }
-
-    def _slices(self, gpu: _Gpu) -> Iterator[GpuSample]:
         mode = self.ask("nvmlDeviceGetMigMode", gpu.handle) if gpu.mig_devices_max else None
-        if not mode or not mode[0]:
-            return
-        for number in range(gpu.mig_devices_max):
+        for number in range(gpu.mig_devices_max if mode and mode[0] else 0):
             handle = self.ask("nvmlDeviceGetMigDeviceHandleByIndex", gpu.handle, number)
             uuid = None if handle is None else self.ask("nvmlDeviceGetUUID", handle)
             if uuid is None:
                 continue  # an empty slot
             yield GpuSample(
-                index=gpu.identity.index, uuid=uuid, name=self.ask("nvmlDeviceGetName", handle),
-                mig_parent_uuid=gpu.identity.uuid, lost=False,
+                index=known.index, uuid=uuid, name=self.ask("nvmlDeviceGetName", handle),
+                mig_parent_uuid=known.uuid, lost=False,
                 gpu_instance_id=self.ask("nvmlDeviceGetGpuInstanceId", handle),
                 compute_instance_id=self.ask("nvmlDeviceGetComputeInstanceId", handle),
                 **self._memory(handle, None),
             )  # fmt: skip
+
+    def _memory(self, handle: Any, utilization: nvml_device.Utilization | None) -> dict[str, Any]:
+        memory = nvml_device.read_memory(self.ask, handle)
+        processes = nvml_device.read_holders(
+            self.ask, handle, self._pids, memory["memory_total_bytes"], utilization
+        )
+        complete = self._pids.all_are_listed
+        return {**memory, "processes": processes, "processes_complete": complete}
 
 
 def _unknown(index: int) -> str:

@@ -47,14 +47,6 @@ def held_up(late_s: float) -> str:
     return f"vllm-watch itself did not run for {late_s:.1f} s (suspended, or short of CPU)"
 
 
-def certificates_unread(seconds: float) -> str:
-    """Return the error text for certificates not loaded in time."""
-    return (
-        f"vllm-watch could not read its CA certificates or its own within {seconds:g} s "
-        "(check the disk that holds them, and whether vllm-watch is short of CPU)"
-    )
-
-
 def _lacking() -> int | None:
     try:
         os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))

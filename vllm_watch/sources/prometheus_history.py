@@ -16,11 +16,10 @@ import aiohttp
 
 from vllm_watch.clients import http_answer
 from vllm_watch.errors import ExpositionError, WatchError
-from vllm_watch.samples.engine import JUDGED
+from vllm_watch.samples.engine import FIELDS, JUDGED, Kind
 from vllm_watch.samples.observation import Call, Observation
 from vllm_watch.sources import vllm_names
 from vllm_watch.sources.reading import Reader
-from vllm_watch.sources.vllm_names import FIELDS, Kind
 from vllm_watch.support import json_text
 
 CHUNK_SECONDS = 3600.0
@@ -84,7 +83,7 @@ class History:
     async def targets(self, match: str, start_t: float, end_t: float) -> list[StoredTarget]:
         inner = match.strip().removeprefix("{").removesuffix("}").strip().rstrip(",")
         selector = f'__name__=~"(ray_)?vllm[:_]num_requests_running"{"," if inner else ""}{inner}'
-        stored = await self._labels(f"{{{selector}}}", start_t, end_t)
+        stored = await self.labels(f"{{{selector}}}", start_t, end_t)
         found = {tuple(sorted(_given(each).items())) for each in stored}
         if len(found) > TARGETS_MAX:
             raise WatchError(f"{len(found)} servers are stored there, more than {TARGETS_MAX}", "name some with --match, such as '{namespace=\"chat\"}'")  # fmt: skip
@@ -127,10 +126,7 @@ class History:
             at_t = until_t
         return sorted(done, key=lambda each: each.begin_t)
 
-    async def watched(self, start_t: float, end_t: float) -> list[dict[str, str]]:
-        return await self._labels("vllm_watch_target_info", start_t, end_t)
-
-    async def _labels(self, match: str, start_t: float, end_t: float) -> list[dict[str, str]]:
+    async def labels(self, match: str, start_t: float, end_t: float) -> list[dict[str, str]]:
         asked = {"match[]": match, "start": f"{start_t:.3f}", "end": f"{end_t:.3f}"}
         data = await self._ask("series", asked)
         if not isinstance(data, list):

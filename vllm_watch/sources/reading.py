@@ -1,31 +1,27 @@
-"""Turn a /metrics body into a Reading. Fields are located once per layout (names and labels)."""
+"""Turn a /metrics body into a Reading.
+
+Fields are located once per layout (names and labels). The result is functions that pick each field
+from a body's numbers.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from dataclasses import fields as fields_of
-from typing import Any
+from functools import lru_cache
+from itertools import chain
+from operator import itemgetter
+from typing import Any, TypeVar
 
-from vllm_watch.samples.engine import COUNTED, JUDGED, EngineSample
+from vllm_watch.samples.engine import COUNTED, FIELDS, JUDGED, EngineSample, Field, Histogram, Kind
 from vllm_watch.samples.observation import Reading, ServerSample
 from vllm_watch.sources import vllm_names
 from vllm_watch.sources.exposition import SERIES_MAX, Exposition, Layout, Lines, Parser
-from vllm_watch.sources.picking import (
-    At,
-    Row,
-    Take,
-    Values,
-    by_group,
-    histogram_of,
-    info_of,
-    labelled,
-    make_rows,
-    max_of,
-    sum_of,
-    tuple_at,
-)
-from vllm_watch.sources.vllm_names import FIELDS, HISTOGRAM_SUFFIXES, Field, Kind
+from vllm_watch.sources.vllm_names import HISTOGRAM_SUFFIXES
 from vllm_watch.support.redaction import redacted
+
+Values = Sequence[float]
+Take = Callable[[Values], Any]
+T = TypeVar("T")
 
 _ENGINE_IF_UNNAMED = "0"
 ENGINES_MAX = 64
@@ -33,6 +29,17 @@ ENGINES_MAX = 64
 
 NAME_CHARACTERS_MAX = 256
 """Names longer than this are cut, because they are labels of every exported series."""
+
+LABEL_VALUES_MAX = 64
+"""At most this many values of a label are kept apart. vLLM's own labels (finished_reason, source) have under ten."""
+
+OTHER_LABEL_VALUES = "other"
+
+BUCKETS_MAX = 200
+"""At most this many buckets of a histogram are kept. vLLM's histograms have at most 40."""
+
+EQUAL_LABELS_MAX = 1_000
+"""At most this many label sets are shared. Sharing more may take more memory than it saves."""
 
 _INFO = frozenset(
     name for field in FIELDS.values() if field.kind is Kind.INFO for name in field.names
@@ -71,6 +78,27 @@ _PREFIXES = (
     ("prometheus_build_info", "Prometheus"),
     ("prometheus_tsdb_", "Prometheus"),
 )
+
+
+class Row:
+    """A series. Its labels are a flat tuple, which needs less memory than a dictionary."""
+
+    __slots__ = ("_labels", "index", "name")
+
+    def __init__(self, index: int, name: str, labels: tuple[str, ...]) -> None:
+        self.index = index
+        self.name = name
+        self._labels = labels
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return dict(zip(self._labels[::2], self._labels[1::2], strict=True))
+
+    def label(self, name: str) -> str | None:
+        for at in range(0, len(self._labels), 2):
+            if self._labels[at] == name:
+                return self._labels[at + 1]
+        return None
 
 
 class Reader:
@@ -143,23 +171,7 @@ class _Binding:
 
 
 _ALL = frozenset((*FIELDS, "created_time", "http"))
-_PLACES = {field.name: place for place, field in enumerate(fields_of(EngineSample))}
-
-
-class _AccessRecorder(Sequence[float]):
-    def __init__(self, count: int) -> None:
-        self._read = bytearray(count)
-
-    def __len__(self) -> int:
-        return len(self._read)
-
-    def __getitem__(self, index: Any) -> Any:
-        self._read[index] = 1
-        return 0.0
-
-    @property
-    def indices(self) -> list[int]:
-        return [index for index, read in enumerate(self._read) if read]
+_PLACES = {name: place for place, name in enumerate(EngineSample.__annotations__)}
 
 
 def _bind(layout: Layout, fields: Container[str]) -> _Binding:
@@ -171,21 +183,20 @@ def _bind(layout: Layout, fields: Container[str]) -> _Binding:
     names = dict.fromkeys(map(spelled, layout.names))
     some = layout.some(lambda name: spelled(name) in _READ)
     named = ((at, spelled(one.name), one.labels) for at, one in some)
-    found, rows = make_rows((at, name, _labels_read(name, labels)) for at, name, labels in named)
-    recorder = _AccessRecorder(len(rows))
-    _bind_rows(rows, names, fields, [], []).build(recorder)
-    needed = recorder.indices
-    indices = [found[row] for row in needed]
-    for place, row in enumerate(needed):
-        rows[row].index = place
+    rows = make_rows(
+        (at, name, {k: v for k, v in labels.items() if k in _LABELS_READ or name in _INFO})
+        for at, name, labels in named
+    )
+    needed: Any = defaultdict(float)  # gets a key for each number that is read
+    _bind_rows(rows, names, fields, [], []).build(needed)
+    indices = sorted(needed)
+    places = {index: place for place, index in enumerate(indices)}
+    for row in rows:
+        row.index = places.get(row.index, len(indices))
     binding = _bind_rows(rows, names, fields, indices, layout.lines_of(indices))
     if nim:
         binding.constant["engine_kind"] = None  # NIM's names do not show the kind
     return binding
-
-
-def _labels_read(name: str, labels: dict[str, str]) -> dict[str, str]:
-    return labels if name in _INFO else {k: v for k, v in labels.items() if k in _LABELS_READ}
 
 
 def _bind_rows(
@@ -201,20 +212,20 @@ def _bind_rows(
     rows_of_vllm = [row for row in rows if row.name.startswith("vllm:")]
     vllm = {name for name in names if name.startswith("vllm:")}
     why_not = None if vllm else _why_not_vllm(by_name, names)
-    keys = _engine_keys(rows_of_vllm)
+    keys, engine_of = _engine_keys(rows_of_vllm)
     engines = []
     if vllm or _may_be_vllm(by_name, names):
-        read = frozenset((None, *keys.all[:ENGINES_MAX]))
+        read = frozenset((None, *keys[:ENGINES_MAX]))
         by_engine: dict[tuple[str, str | None], list[Row]] = defaultdict(list)
         for row in rows:
-            if (key := keys.of(row)) in read:
+            if (key := engine_of(row)) in read:
                 by_engine[row.name, key].append(row)
         http = _bind_http(by_name) if "http" in fields else None
         engines = [
-            _bind_engine(key, by_name, by_engine, fields, http) for key in keys.all[:ENGINES_MAX]
+            _bind_engine(key, by_name, by_engine, fields, http) for key in keys[:ENGINES_MAX]
         ]
     process = {"process_start_time": "process_start_time_seconds", **vllm_names.PROCESS}
-    server = tuple((f, max_of(by_name[n])) for f, n in process.items() if n in by_name)
+    server = tuple((f, reduced(by_name[n], max)) for f, n in process.items() if n in by_name)
     constant = {
         "vllm": bool(vllm),
         "why_not": why_not,
@@ -230,22 +241,20 @@ def _bind_rows(
     )
 
 
-class _engine_keys:  # noqa: N801 - a function with two results
-    """Finds a body's engines, and the engine of a row (None if the row belongs to all)."""
+def _engine_keys(rows: list[Row]) -> tuple[list[str], Callable[[Row], str | None]]:
+    """Return a body's engines, and a function from a row to its engine (None if the row belongs to all)."""
+    # With Ray's agent, each replica on the node is an engine.
+    by_replica = len({row.label("ReplicaId") for row in rows} - {None}) > 1
 
-    def __init__(self, rows: Iterable[Row]) -> None:
-        replicas = {row.label("ReplicaId") for row in rows} - {None}
-        # With Ray's agent, each replica on the node is an engine.
-        self._by_replica = len(replicas) > 1
-        # Skip cache_config_info. In vLLM 0.9.2, most data-parallel engines have no other series.
-        found = {key for row in rows if row.name not in _INFO and (key := self.of(row)) is not None}
-        self.all = sorted(found or {_ENGINE_IF_UNNAMED}, key=lambda key: (len(key), key))
-
-    def of(self, row: Row) -> str | None:
+    def of(row: Row) -> str | None:
         engine = row.label("engine")
-        if self._by_replica and (replica := row.label("ReplicaId")) is not None:
+        if by_replica and (replica := row.label("ReplicaId")) is not None:
             engine = f"{replica}/{engine or _ENGINE_IF_UNNAMED}"
         return engine and engine[:NAME_CHARACTERS_MAX]
+
+    # Skip cache_config_info. In vLLM 0.9.2, most data-parallel engines have no other series.
+    found = {key for row in rows if row.name not in _INFO and (key := of(row)) is not None}
+    return sorted(found or {_ENGINE_IF_UNNAMED}, key=lambda key: (len(key), key)), of
 
 
 def _bind_engine(
@@ -270,7 +279,7 @@ def _bind_engine(
     }
     created = next(filter(None, map(rows_of, _CREATED)), None)
     if created and "created_time" in fields:
-        takes["created_time"] = max_of(created)
+        takes["created_time"] = reduced(created, max)
     if http is not None:
         takes["http"] = http
     plain = {name: take.index for name, take in takes.items() if isinstance(take, At)}
@@ -314,9 +323,9 @@ def _bind_field(field: Field, rows_of: Callable[[str], list[Row]], *, buckets: b
     )
     match field.kind:
         case Kind.SUM:
-            return sum_of(rows)
+            return reduced(rows, sum)
         case Kind.MAX:
-            return max_of(rows)
+            return reduced(rows, max)
         case Kind.INFO:
             return info_of(rows)
     return labelled(rows, field.label)
@@ -337,14 +346,10 @@ def _bind_http(by_name: Mapping[str, list[Row]]) -> Take | None:
     for part, family in vllm_names.HTTP_TOTALS.items():
         counts, sums = by_name.get(family + "_count"), by_name.get(family + "_sum")
         if counts and sums:
-            takes.append((part, _count_and_sum(sum_of(counts), sum_of(sums))))
+            takes.append((part, by_group({"count": counts, "sum": sums})))
     if not takes:
         return None
     return lambda values: {part: take(values) for part, take in takes}
-
-
-def _count_and_sum(count: Take, total: Take) -> Take:
-    return lambda values: {"count": count(values), "sum": total(values)}
 
 
 def _engine_kind(names: Collection[str], rows: list[Row]) -> str:
@@ -369,7 +374,8 @@ def _serves_openai(by_name: Mapping[str, list[Row]]) -> bool:
 def _why_not_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> str:
     if not names:
         return "the body has no series at all"
-    if (product := _product_of(names)) is not None:
+    found = (its for prefix, its in _PREFIXES if any(name.startswith(prefix) for name in names))
+    if (product := next(found, None)) is not None:
         engine = ": give the URL of the engine that it watches" if product == OURS else ""
         return f"these are the metrics of {product}, not of vLLM{engine}"
     if _serves_openai(by_name):
@@ -386,6 +392,115 @@ def _why_not_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> s
     return f"none of its series is vLLM's (it has {len(names)} names, the first is {first!r})"
 
 
-def _product_of(names: Iterable[str]) -> str | None:
-    names = tuple(names)
-    return next((product for prefix, product in _PREFIXES if any(name.startswith(prefix) for name in names)), None)  # fmt: skip
+def make_rows(series: Iterable[tuple[int, str, dict[str, str]]]) -> list[Row]:
+    """Return the row of each series (position among all numbers, name, labels)."""
+    rows: list[Row] = []
+    one: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for place, name, labels in series:
+        kept = tuple(chain.from_iterable(labels.items()))
+        if len(one) < EQUAL_LABELS_MAX:
+            kept = one.setdefault(kept, kept)
+        rows.append(Row(place, name, kept))
+    return rows
+
+
+class At:
+    """Picks one number."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def __call__(self, values: Values) -> float:
+        return values[self.index]
+
+
+def tuple_at(indices: list[int]) -> Callable[[Sequence[T]], tuple[T, ...]]:
+    """Return a function that picks these items."""
+    if len(indices) > 1:
+        return itemgetter(*indices)
+    return lambda values: tuple([values[index] for index in indices])
+
+
+def reduced(rows: list[Row], reduce: Callable[[Values], float]) -> Take:
+    """Return a function that reduces these series to one number by `sum` or `max`."""
+    if len(rows) == 1:
+        return At(rows[0].index)
+    pick = itemgetter(*(row.index for row in rows))
+    return lambda values: reduce(pick(values))
+
+
+def labelled(rows: list[Row], label: str) -> Take:
+    """Return a function that maps label values to numbers. Values beyond LABEL_VALUES_MAX are summed as "other"."""
+    groups: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        value = row.label(label) or ""
+        known = value in groups or len(groups) < LABEL_VALUES_MAX
+        groups[value if known else OTHER_LABEL_VALUES].append(row)
+    return by_group(groups)
+
+
+def by_group(groups: dict[str, list[Row]]) -> Take:
+    """Return a function that sums each group of series."""
+    keys, numbers = tuple(groups), _tuple_of(list(groups.values()))
+    return lambda values: dict(zip(keys, numbers(values), strict=True))
+
+
+def info_of(rows: list[Row]) -> Take:
+    """Return a function that picks the labels of the newest series. Each value is the time of its series."""
+    labels = [{k: v for k, v in row.labels.items() if k != "engine"} for row in rows]
+    if len(rows) == 1:
+        only = labels[0]
+        return lambda _: only
+    pick = itemgetter(*(row.index for row in rows))
+
+    def newest(values: Values) -> dict[str, str]:
+        times: tuple[float, ...] = pick(values)
+        return labels[times.index(max(times))]
+
+    return newest
+
+
+def histogram_of(
+    bounded: list[Row], sums: list[Row], counts: list[Row], scale: float, *, buckets: bool
+) -> Take:
+    """Return a function that reads a histogram. The bounds and the sum are multiplied by `scale`.
+    The counts of the buckets are read only if `buckets` is True."""
+    by_bound: dict[float, list[Row]] = defaultdict(list)
+    for row in bounded:
+        by_bound[_bound(row.label("le") or "+Inf")].append(row)
+    order = sorted(by_bound)
+    if len(order) > BUCKETS_MAX:
+        order = [*order[: BUCKETS_MAX - 1], order[-1]]
+    bounds = _one(tuple(bound * scale for bound in order))
+    # The last bucket has the count, too, if a proxy dropped `_count`.
+    totals = [counts or by_bound[order[-1]], *([sums] if sums else [])]
+    numbers = _tuple_of([*totals, *(by_bound[bound] for bound in order if buckets)])
+    begin = len(totals)
+
+    def take(values: Values) -> Histogram:
+        found = numbers(values)
+        return Histogram(found[0], found[1] * scale if sums else None, bounds, found[begin:])
+
+    return take
+
+
+@lru_cache(maxsize=64)
+def _one(bounds: tuple[float, ...]) -> tuple[float, ...]:
+    """Return one object for equal bounds, so that comparing them is fast."""
+    return bounds
+
+
+def _tuple_of(groups: list[list[Row]]) -> Callable[[Values], tuple[float, ...]]:
+    if all(len(group) == 1 for group in groups):
+        return tuple_at([group[0].index for group in groups])
+    takes = [reduced(group, sum) for group in groups]
+    return lambda values: tuple([take(values) for take in takes])
+
+
+def _bound(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("inf")

@@ -9,13 +9,12 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Self
 
 from vllm_watch.errors import ExpositionError, RecordingError
 from vllm_watch.samples.observation import Call, Observation, Reading
 from vllm_watch.sources.reading import Reader
-from vllm_watch.sources.trace_line import SERVER_FIELDS, RawObservation, from_line
+from vllm_watch.sources.trace_line import SERVER_FIELDS, RawObservation, from_line, known_fields
 from vllm_watch.support import regular_file
 from vllm_watch.support.private_files import opener
 
@@ -42,12 +41,10 @@ def read(path: Path) -> Iterator[RawObservation]:
                 yield observation
             blank += line.isspace()
             if blank > BLANK_LINES_MAX or len(targets) > TARGETS_MAX:
-                much = (
-                    f"{len(targets)} targets"
-                    if blank <= BLANK_LINES_MAX
-                    else f"{blank} empty lines"
+                much, what = (
+                    (blank, "empty lines") if blank > BLANK_LINES_MAX else (len(targets), "targets")
                 )
-                cause = f"{path}, line {number}: the recording has {much} up to here"
+                cause = f"{path}, line {number}: the recording has {much} {what} up to here"
                 raise RecordingError(cause, "give a file that `vllm-watch record` wrote")
         number, line = number + 1, following
     if number:
@@ -130,8 +127,7 @@ def _reading(raw: RawObservation, reader: Reader) -> tuple[Call, Reading | None]
         return replace(scrape, outcome="garbled", error=scrape.error or error.cause), None
     if scrape.outcome != "ok":
         scrape = replace(scrape, outcome="ok", error=None)
-    known = {name: value for name in SERVER_FIELDS if (value := getattr(raw, name)) is not None}
-    if known:
+    if known := known_fields(raw.server, SERVER_FIELDS):
         reading = replace(reading, server=replace(reading.server, **known))
     return scrape, reading
 
@@ -153,30 +149,21 @@ class Writer:
             remedy = "choose another name or remove it; recordings are not appended to"
             raise RecordingError(f"{path} is not empty", remedy)
         self._members = [0]  # offsets, oldest first; the last is being written
-        self._bytes = 0
+        self.size_bytes = 0
         self._deflate = zlib.compressobj(_LEVEL, wbits=_GZIP_MEMBER)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def size_bytes(self) -> int:
-        return self._bytes
 
     def write(self, line: bytes) -> None:
         """Raises RecordingError if the disk fails."""
         try:
             # Flushing each line costs few bytes.
             self._append(self._deflate.compress(line) + self._deflate.flush(zlib.Z_SYNC_FLUSH))
-            if self._bytes - self._members[-1] >= self._bytes_max // _MEMBERS:
+            if self.size_bytes - self._members[-1] >= self._bytes_max // _MEMBERS:
                 self._begin_member()
         except OSError as error:
             remedy = "make room, or give a smaller bound; the recording so far can be replayed"
@@ -196,18 +183,18 @@ class Writer:
     def _append(self, data: bytes) -> None:
         self._file.write(data)
         self._file.flush()
-        self._bytes += len(data)
+        self.size_bytes += len(data)
 
     def _begin_member(self) -> None:
         self._append(self._deflate.flush(zlib.Z_FINISH))
-        if self._bytes > self._bytes_max * (_MEMBERS - 2) // _MEMBERS:
+        if self.size_bytes > self._bytes_max * (_MEMBERS - 2) // _MEMBERS:
             self._drop_older_half()
-        self._members.append(self._bytes)
+        self._members.append(self.size_bytes)
         self._deflate = zlib.compressobj(_LEVEL, wbits=_GZIP_MEMBER)
 
     def _drop_older_half(self) -> None:
-        half = self._bytes - self._bytes_max // 2
-        cut = next((offset for offset in self._members if offset >= half), self._bytes)
+        half = self.size_bytes - self._bytes_max // 2
+        cut = next((offset for offset in self._members if offset >= half), self.size_bytes)
         shorter = self._path.with_name(f"{self._path.name}.shorter")
         try:
             shorter.unlink(missing_ok=True)
@@ -224,7 +211,7 @@ class Writer:
         self._file.close()
         self._file = _append_to(self._path)
         self._members = [offset - cut for offset in self._members if offset >= cut]
-        self._bytes -= cut
+        self.size_bytes -= cut
 
 
 def _append_to(path: Path) -> BinaryIO:

@@ -18,6 +18,7 @@ from vllm_watch.samples.observation import (
     EngineCpu,
     Observation,
     ProcessState,
+    ServerSample,
     StartFailure,
 )
 from vllm_watch.samples.record import record
@@ -43,17 +44,15 @@ class RawObservation(Observation):
     """A parsed line. A field that was null or missing is None, which means unknown."""
 
     metrics: str | None = None
-    version: str | None = None
-    models: tuple[str, ...] | None = None
-    max_model_len: int | None = None
-    sleeping: bool | None = None
-    paused: bool | None = None
-    recovering: str | None = None
+    server: ServerSample = ServerSample()  # only SERVER_FIELDS
 
 
 SERVER_FIELDS = ("version", "models", "max_model_len", "sleeping", "paused", "recovering")
-"""Fields that do not come from /metrics."""
+"""Fields of ServerSample that do not come from /metrics."""
 
+_SERVER_KINDS = {
+    "version": str, "max_model_len": int, "sleeping": bool, "paused": bool, "recovering": str,
+}  # fmt: skip
 _UNIX_SECONDS_MAX = 1e11  # the year 5138; later times are beyond Python's calendar
 _NUMBER_MAX = 1e18
 _GPU_NUMBER_MAX = 1e21  # bytes, hertz or Unix seconds
@@ -73,24 +72,26 @@ def from_line(line: bytes) -> RawObservation:
         raise ValueError("t: not a Unix time")
     metrics = _typed(entry, "metrics", str)
     gpus, cpu, models = entry.get("gpus"), entry.get("cpu"), _typed(entry, "models", list)
+    ok = _typed(entry, "ok", bool)
+    health = [entry.get(key) for key in ("health", "health_error", "health_outcome")]
     return RawObservation(
         t=float(t),
         target=_typed(entry, "target", str) or "",
         monotonic_s=_typed(entry, "monotonic_s", (int, float)),
-        scrape=_scrape(entry, metrics),
-        health=_health(entry),
+        scrape=_call(entry, "", "status", answered=metrics is not None or ok is True),
+        health=_call(entry, "health_", "health", answered=health[0] is not None)
+        if health != [None, None, None]
+        else None,
         metrics=metrics,
         gpus=None if gpus is None else _gpus(gpus),
         process=_process(entry),
         cpu=None if cpu is None else _cpu(cpu),
         canary=_canary(entry),
         start_failure=_start_failure(entry),
-        version=_typed(entry, "version", str),
-        models=None if models is None else tuple(map(str, models)),
-        max_model_len=_typed(entry, "max_model_len", int),
-        sleeping=_typed(entry, "sleeping", bool),
-        paused=_typed(entry, "paused", bool),
-        recovering=_typed(entry, "recovering", str),
+        server=ServerSample(
+            models=None if models is None else tuple(map(str, models)),
+            **{name: _typed(entry, name, kind) for name, kind in _SERVER_KINDS.items()},
+        ),
     )
 
 
@@ -105,18 +106,11 @@ def _typed(entry: dict[str, Any], name: str, kinds: type | tuple[type, ...]) -> 
     return value
 
 
-def _scrape(entry: dict[str, Any], metrics: str | None) -> Call:
-    status, error = _typed(entry, "status", int), _typed(entry, "error", str)
-    ok, outcome = _typed(entry, "ok", bool), entry.get("outcome")
+def _call(entry: dict[str, Any], prefix: str, status_key: str, *, answered: bool) -> Call:
+    status, error = _typed(entry, status_key, int), _typed(entry, f"{prefix}error", str)
+    outcome = entry.get(f"{prefix}outcome")
     if outcome not in OUTCOMES:
-        fine = error is None and (metrics is not None or ok is True)
-        outcome = _outcome(fine, status, error)
-    return _call(entry, "", outcome, status, error)
-
-
-def _call(
-    entry: dict[str, Any], prefix: str, outcome: str, status: int | None, error: str | None
-) -> Call:
+        outcome = _outcome(answered and error is None, status, error)
     latency_s = _typed(entry, f"{prefix}latency_s", (int, float)) or 0.0
     kept = bool(_typed(entry, f"{prefix}kept", bool))
     return Call(outcome=outcome, status=status, error=error, latency_s=latency_s, kept=kept)
@@ -132,16 +126,6 @@ def _outcome(fine: bool, status: int | None, error: str | None) -> str:
         if any(word in text for word in words):
             return outcome
     return "disconnected"  # no answer, and no known error text
-
-
-def _health(entry: dict[str, Any]) -> Call | None:
-    status, error = _typed(entry, "health", int), _typed(entry, "health_error", str)
-    outcome = entry.get("health_outcome")
-    if status is None and error is None and outcome is None:
-        return None
-    if outcome not in OUTCOMES:
-        outcome = _outcome(status is not None and error is None, status, error)
-    return _call(entry, "health_", outcome, status, error)
 
 
 def _process(line: dict[str, Any]) -> ProcessState | None:
@@ -188,24 +172,13 @@ def _number(value: Any) -> float | int:
     return value
 
 
-def _whole(value: Any) -> int:
-    return int(_number(value))
+def _is(kind: type, otherwise: str) -> Convert:
+    def convert(value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise TypeError(otherwise)
+        return value
 
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("not a text")
-    return value
-
-
-def _text_or_none(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _truth(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError("neither true nor false")
-    return value
+    return convert
 
 
 def _count(value: Any) -> float | int:
@@ -213,10 +186,6 @@ def _count(value: Any) -> float | int:
     if not 0 <= number < _NUMBER_MAX:
         raise ValueError("not a count")
     return number
-
-
-def _whole_count(value: Any) -> int:
-    return int(_count(value))
 
 
 def _each(convert: Convert) -> Convert:
@@ -228,13 +197,13 @@ def _each(convert: Convert) -> Convert:
     return convert_all
 
 
-def _process_type(value: Any) -> str:
-    letter = _text(value)
-    return _WORDS.get(letter, letter)
+def _whole(value: Any) -> int:
+    return int(_number(value))
 
 
+_text = _is(str, "not a text")
 _OF_TYPE: Mapping[Any, Convert] = {
-    int: _whole, float: _number, str: _text, bool: _truth,
+    int: _whole, float: _number, str: _text, bool: _is(bool, "neither true nor false"),
     tuple[int, ...]: _each(_whole), tuple[str, ...]: _each(_text),
 }  # fmt: skip
 
@@ -251,7 +220,9 @@ def _converts(
     return converts
 
 
-_PROCESS = _converts(ProcessSample, _OF_TYPE, type=_process_type)
+_PROCESS = _converts(
+    ProcessSample, _OF_TYPE, type=lambda value: _WORDS.get(text := _text(value), text)
+)
 
 
 def _gpu_process(value: Any) -> ProcessSample:
@@ -261,7 +232,14 @@ def _gpu_process(value: Any) -> ProcessSample:
 
 
 _GPU = _converts(GpuSample, _OF_TYPE, processes=_each(_gpu_process))
-_CPU = _converts(EngineCpu, {int: _whole_count, float: _count, str: _text_or_none})
+_CPU = _converts(
+    EngineCpu,
+    {
+        int: lambda value: int(_count(value)),
+        float: _count,
+        str: lambda value: value if isinstance(value, str) else None,
+    },
+)
 
 
 def _fields(value: Any, converts: Mapping[str, Convert]) -> dict[str, Any]:
@@ -317,7 +295,8 @@ def assemble(t: float, target: str, rest: str, body: str | None, gpus: str) -> b
     return f'{head},"metrics":{metrics},"gpus":{gpus}}}\n'.encode()
 
 
-def _known(sample: Any, names: Iterable[str]) -> dict[str, Any]:
+def known_fields(sample: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Return those fields that are not None."""
     return {name: value for name in names if (value := getattr(sample, name)) is not None}
 
 
@@ -325,9 +304,9 @@ def gpus_to_json(gpus: tuple[GpuSample, ...]) -> list[dict[str, Any]]:
     """Return JSON objects without unknown fields."""
     entries = []
     for gpu in gpus:
-        entry = _known(gpu, _GPU)
+        entry = known_fields(gpu, _GPU)
         if gpu.processes is not None:
-            entry["processes"] = [_known(process, _PROCESS) for process in gpu.processes]
+            entry["processes"] = [known_fields(process, _PROCESS) for process in gpu.processes]
             for process in entry["processes"]:
                 if "cmdline" in process:  # recordings are shared, and command lines may hold keys
                     process["cmdline"] = safe_arguments(tuple(process["cmdline"]))
@@ -335,10 +314,6 @@ def gpus_to_json(gpus: tuple[GpuSample, ...]) -> list[dict[str, Any]]:
                     process["type"] = _LETTERS.get(process["type"], process["type"])
         entries.append(entry)
     return entries
-
-
-def _kept(**calls: Call | None) -> dict[str, bool]:
-    return {key: True for key, call in calls.items() if call is not None and call.kept}
 
 
 def remainder(observation: Observation) -> str:
@@ -351,9 +326,12 @@ def remainder(observation: Observation) -> str:
         "latency_s": scrape.latency_s,
         "outcome": scrape.outcome,
         "health": health and health.status,
-        **_kept(kept=scrape, health_kept=health),
     }
+    if scrape.kept:
+        entry["kept"] = True
     if health is not None:
+        if health.kept:
+            entry["health_kept"] = True
         entry["health_outcome"], entry["health_latency_s"] = health.outcome, health.latency_s
         if health.error is not None:
             entry["health_error"] = redacted(health.error)
@@ -364,17 +342,17 @@ def remainder(observation: Observation) -> str:
         and {"pid": process.pid, "start_time": process.start_time, "alive": process.alive},
         "cpu": None
         if observation.cpu is None
-        else [_known(each, _CPU) for each in observation.cpu],
-        "canary": canary and _canary_to_json(canary),
+        else [known_fields(each, _CPU) for each in observation.cpu],
+        "canary": canary
+        and {
+            "ok": canary.ok,
+            "latency_s": canary.latency_s,
+            "error": canary.error and redacted(canary.error),
+        }
+        | known_fields(canary, ("outcome", "engine")),
         "start_failure": failed and {**failed.published(), "sentence": failed.sentence},
     }
     if observation.reading is not None:
-        known |= _known(observation.reading.server, SERVER_FIELDS)
+        known |= known_fields(observation.reading.server, SERVER_FIELDS)
     entry |= {name: value for name, value in known.items() if value is not None}
     return _encode(entry)[1:-1]
-
-
-def _canary_to_json(canary: CanaryCall) -> dict[str, Any]:
-    error = canary.error and redacted(canary.error)
-    entry = {"ok": canary.ok, "latency_s": canary.latency_s, "error": error}
-    return entry | _known(canary, ("outcome", "engine"))

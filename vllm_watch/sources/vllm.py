@@ -96,7 +96,7 @@ class VllmSource:
         self._incarnation: tuple[float | None, ...] | None = None
         self._known: dict[str, Any] = {}
         self._work: list[tuple[float | None, float | None]] = []
-        self._switches: dict[str, str] = {}
+        self._switches: set[str] = set()
         self._switch_failed_s: dict[str, float] = {}
 
     async def observe(self) -> Look:
@@ -171,11 +171,14 @@ class VllmSource:
         if call.outcome != "ok":
             return call, None, None
         try:
-            body = _whole(answer.body.decode())
+            body = answer.body.decode()
             if len(body) > LOOP_BYTES_MAX:  # avoids a second copy during parsing
                 answer.body = answer.body[:_PAGE_BYTES]
             openmetrics = "openmetrics-text" in answer.content_type
-            return call, self._reader.read(body, openmetrics=openmetrics, lines_max=lines_max), body
+            if not body or body.endswith("\n"):
+                reading = self._reader.read(body, openmetrics=openmetrics, lines_max=lines_max)
+                return call, reading, body
+            cause = "the body ends in the middle of a line"
         except MemoryError as error:
             return _no_memory(call, error), None, None
         except UnicodeDecodeError as error:
@@ -201,36 +204,34 @@ class VllmSource:
             return await self._ask_switches() if switches_due and self._switches else []
         self._incarnation = incarnation
         self._next_identify_s = monotonic_s + IDENTIFY_SECONDS
-        self._switches = dict(_SWITCHES)
+        self._switches = set(_SWITCHES)
         self._known = {}
         asked = await asyncio.gather(
-            self._ask_json("/version", _version), self._ask_models(), self._ask_switches()
+            self._ask_json(
+                "/version", lambda document: {"version": _text(document["version"], 64)}
+            ),
+            self._ask_models(),
+            self._ask_switches(),
         )
         version, models, switches = asked
         return [("version", version), ("models", models), *switches]
 
     async def _ask_models(self) -> Call:
-        headers = {}
-        if self._settings.api_key_file is not None:
-            try:
-                key = await asyncio.to_thread(what_answered.read_key, self._settings.api_key_file)
-            except OSError as error:
-                cause = f"the API key file cannot be read: {error.strerror}"
-                return Call(outcome="http", error=cause)
-            headers["Authorization"] = f"Bearer {key}"
+        try:
+            headers = await what_answered.authorization(self._settings.api_key_file)
+        except OSError as error:
+            return Call(outcome="http", error=f"the API key file cannot be read: {error.strerror}")
         return await self._ask_json("/v1/models", _models, headers)
 
     async def _ask_switches(self) -> list[tuple[str, Call]]:
-        asked = dict(self._switches)
-        calls = await asyncio.gather(
-            *(self._ask_json(path, _PARSERS[name]) for name, path in asked.items())
-        )
+        asked = [name for name in _SWITCHES if name in self._switches]
+        calls = await asyncio.gather(*(self._ask_json(*_SWITCHES[name]) for name in asked))
         now_s = time.monotonic()
         for name, call in zip(asked, calls, strict=True):
             if call.outcome == "ok":
                 self._switch_failed_s.pop(name, None)
             elif call.status in _NO_SUCH_PATH:
-                del self._switches[name]
+                self._switches.discard(name)
                 self._known.pop(name, None)
             elif (
                 name == "recovering"
@@ -253,16 +254,6 @@ class VllmSource:
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
             return replace(answer.call, outcome="garbled", error=f"{path} is not the JSON of vLLM")
         return answer.call
-
-
-def _whole(body: str) -> str:
-    if body and not body.endswith("\n"):
-        raise ExpositionError("the body ends in the middle of a line", "It was cut on its way.")
-    return body
-
-
-def _version(document: Any) -> Mapping[str, Any]:
-    return {"version": _text(document["version"], 64)}
 
 
 def _models(document: Any) -> Mapping[str, Any]:
@@ -288,16 +279,12 @@ def _recovering(document: Any) -> Mapping[str, Any]:
     return {"recovering": " and ".join(faults) or None}
 
 
-_SWITCHES = {
-    "sleeping": "/is_sleeping", "paused": "/is_paused", "recovering": "/fault_tolerance/status",
-}  # fmt: skip
-"""The first two paths need vLLM's development mode, and the third needs --enable-fault-tolerance."""
-
-_PARSERS: Mapping[str, Callable[[Any], Mapping[str, Any]]] = {
-    "sleeping": lambda document: {"sleeping": bool(document["is_sleeping"])},
-    "paused": lambda document: {"paused": bool(document["is_paused"])},
-    "recovering": _recovering,
+_SWITCHES: Mapping[str, tuple[str, Callable[[Any], Mapping[str, Any]]]] = {
+    "sleeping": ("/is_sleeping", lambda document: {"sleeping": bool(document["is_sleeping"])}),
+    "paused": ("/is_paused", lambda document: {"paused": bool(document["is_paused"])}),
+    "recovering": ("/fault_tolerance/status", _recovering),
 }
+"""Paths and parsers. The first two need vLLM's development mode, the third --enable-fault-tolerance."""
 
 
 def _no_memory(call: Call, error: MemoryError) -> Call:

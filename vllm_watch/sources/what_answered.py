@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from vllm_watch.samples.observation import SCALING, Call
+from vllm_watch.samples.observation import SCALING
 from vllm_watch.sources import http
 from vllm_watch.sources.http import Session
 from vllm_watch.support import regular_file
@@ -40,18 +40,19 @@ async def ask(
     call = answer.call
     if call.status in (401, 403) and key_file is not None:
         try:
-            key = await asyncio.to_thread(read_key, key_file)
+            authorized = headers | await authorization(key_file)
         except OSError as error:
             cause = f"HTTP {call.status}: API key required, but the API key file cannot be read: {error.strerror}"
             return _with_error(answer, cause)
-        answer = await http.get(session, url, limits, headers | {"Authorization": f"Bearer {key}"})
+        answer = await http.get(session, url, limits, authorized)
         if answer.call.status in (401, 403):
             return _with_error(answer, f"HTTP {answer.call.status}: the server refused the key in scrape.api_key_file")  # fmt: skip
         call = answer.call
     broke_off = call.outcome == "disconnected" and call.status is None
     if broke_off and not known and await _speaks_tls(url):
         cause = "the server speaks TLS, but its URL is plain HTTP: write https:// in its URL"
-        return _replace_call(answer, replace(call, outcome="tls", error=cause))
+        answer.call = replace(call, outcome="tls", error=cause)
+        return answer
     return answer if call.outcome == "ok" else _with_error(answer, _explain(answer) or call.error)
 
 
@@ -65,6 +66,13 @@ def page(content_type: str, body: bytes) -> str | None:
     return redacted(f"an HTML page{title} was sent, not metrics: a proxy, or another site than vLLM")  # fmt: skip
 
 
+async def authorization(key_file: Path | None) -> dict[str, str]:
+    """Return the header with the key; none without a file. Raises OSError."""
+    if key_file is None:
+        return {}
+    return {"Authorization": f"Bearer {await asyncio.to_thread(read_key, key_file)}"}
+
+
 def read_key(path: Path) -> str:
     """Read the key, which may change while we run. Raises OSError."""
     body = regular_file.read(path, _API_KEY_BYTES_MAX, if_exposed="warned")
@@ -73,13 +81,9 @@ def read_key(path: Path) -> str:
     return key
 
 
-def _replace_call(answer: http.Answer, call: Call) -> http.Answer:
-    answer.call = call
-    return answer
-
-
 def _with_error(answer: http.Answer, text: str | None) -> http.Answer:
-    return _replace_call(answer, replace(answer.call, error=None if text is None else redacted(text)))  # fmt: skip
+    answer.call = replace(answer.call, error=None if text is None else redacted(text))
+    return answer
 
 
 def _explain(answer: http.Answer) -> str | None:

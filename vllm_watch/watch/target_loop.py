@@ -369,7 +369,8 @@ class TargetLoops:
         # By default, servers with peers get no canaries, because prefill and decode need each other.
         if settings.enabled is False or (settings.enabled is None and target.peers):
             return None
-        source = CanarySource(target.identity(), settings, scrape, session)
+        model, seconds = settings.model, settings.timeout_seconds
+        source = CanarySource(target.identity(), model, seconds, scrape, session)
         return CanaryRounds(target.name, settings, source)
 
     def _halt(self, name: str) -> None:

@@ -350,7 +350,7 @@ async def _judge(
                 one.learn(events)
                 _print(events, arguments)
         firings = await history.firing(since_t, until_t)
-        watched = await history.watched(since_t, until_t)
+        watched = await history.labels("vllm_watch_target_info", since_t, until_t)
     progress.close()
     return judged, compared(judged, firings, watched)
 

@@ -20,9 +20,9 @@ from vllm_watch.clients.kubernetes import (
     Answer,
     Api,
     KubernetesError,
-    NewSession,
     in_cluster,
 )
+from vllm_watch.clients.signed_post import NewSession
 from vllm_watch.restart.hooks.base import Tools
 from vllm_watch.restart.locks import record as records
 from vllm_watch.restart.locks.base import HOST, Held, boottime_s
