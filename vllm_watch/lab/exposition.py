@@ -1,6 +1,7 @@
 """The /metrics text of a simulated server, line for line as prometheus_client and its vLLM release write it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from vllm_watch.lab import reading
@@ -54,64 +55,67 @@ _BY_HANDLER = "Latency with only few buckets by handler. Made to be only used if
 _Series = tuple[dict[str, str], float]  # labels, Unix time of creation
 
 
+@dataclass(frozen=True, slots=True)
+class _HttpFamily:
+    name: str
+    type: str
+    help: str
+    lines: list[str]
+    series: list[_Series]
+
+
 def http_lines(log: HttpLog, *, created: bool) -> list[str]:
     """Return the lines. `created` adds the `*_created` families."""
-    if log.created is None:
-        return []
-    lines = _requests(log, created=created)
-    for index, direction in enumerate(("request", "response"), start=1):
-        lines += _sizes(log, index, direction, created=created)
-    highr: list[tuple[dict[str, str], float, Buckets]] = [({}, log.created, log.all_durations)]
-    lines += _durations("http_request_duration_highr_seconds", _ALL, highr, created=created)
-    by_handler = [
-        ({"handler": key[0], "method": key[1]}, log.durations_created[key], buckets)
-        for key, buckets in log.durations.items()
-    ]
-    lines += _durations("http_request_duration_seconds", _BY_HANDLER, by_handler, created=created)
+    lines: list[str] = []
+    for family in _http_families(log) if log.created is not None else ():
+        lines += [*header(family.name, family.type, family.help), *family.lines]
+        if created:
+            name = f"{family.name.removesuffix('_total')}_created"
+            lines += header(name, "gauge", family.help)
+            lines += [f"{name}{labels(pairs)} {number(when)}" for pairs, when in family.series]
     return lines
 
 
-def _requests(log: HttpLog, *, created: bool) -> list[str]:
+def _http_families(log: HttpLog) -> Iterator[_HttpFamily]:
     name = "http_requests_total"
-    made: list[_Series] = []
-    lines = header(name, "counter", _REQUESTS)
-    for key, count in log.requests.items():
+    lines, series = [], []
+    for key, (count, created) in log.requests.items():
         pairs = dict(zip(("handler", "method", "status"), key, strict=True))
         lines.append(f"{name}{labels(pairs)} {number(count)}")
-        made.append((pairs, log.requests_created[key]))
-    return lines + (_created("http_requests_created", _REQUESTS, made) if created else [])
+        series.append((pairs, created))
+    yield _HttpFamily(name, "counter", _REQUESTS, lines, series)
+    series = [({"handler": handler}, size[3]) for handler, size in log.sizes.items()]
+    for index, name, what in (
+        (1, "http_request_size_bytes", "incoming requests"),
+        (2, "http_response_size_bytes", "outgoing responses"),
+    ):
+        lines = []
+        for (pairs, _), size in zip(series, log.sizes.values(), strict=True):
+            lines.append(f"{name}_count{labels(pairs)} {number(size[0])}")
+            lines.append(f"{name}_sum{labels(pairs)} {number(size[index])}")
+        yield _HttpFamily(name, "summary", _SIZE.format(what), lines, series)
+    every: list[_Durations] = [({}, log.all_durations, log.created or 0.0)]
+    yield _durations("http_request_duration_highr_seconds", _ALL, every)
+    by_handler = [
+        ({"handler": handler, "method": method}, *durations)
+        for (handler, method), durations in log.durations.items()
+    ]
+    yield _durations("http_request_duration_seconds", _BY_HANDLER, by_handler)
 
 
-def _sizes(log: HttpLog, index: int, direction: str, *, created: bool) -> list[str]:
-    name = f"http_{direction}_size_bytes"
-    text = _SIZE.format("incoming requests" if direction == "request" else "outgoing responses")
-    lines = header(name, "summary", text)
-    made: list[_Series] = []
-    for handler, size in log.sizes.items():
-        pairs = {"handler": handler}
-        lines.append(f"{name}_count{labels(pairs)} {number(size[0])}")
-        lines.append(f"{name}_sum{labels(pairs)} {number(size[index])}")
-        made.append((pairs, size[3]))
-    return lines + (_created(f"{name}_created", text, made) if created else [])
+_Durations = tuple[dict[str, str], Buckets, float]
 
 
-def _durations(
-    name: str, text: str, series: Sequence[tuple[dict[str, str], float, Buckets]], *, created: bool
-) -> list[str]:
-    lines = header(name, "histogram", text)
-    for pairs, _, buckets in series:
+def _durations(name: str, text: str, series: list[_Durations]) -> _HttpFamily:
+    lines = []
+    for pairs, buckets, _ in series:
         histogram = buckets.snapshot()
         for bound, count in zip(histogram.bounds, histogram.cumulative, strict=True):
             lines.append(f"{name}_bucket{labels({**pairs, 'le': _le(bound)})} {number(count)}")
         lines.append(f"{name}_count{labels(pairs)} {number(histogram.count)}")
         lines.append(f"{name}_sum{labels(pairs)} {number(histogram.sum or 0.0)}")
-    made = [(pairs, when) for pairs, when, _ in series]
-    return lines + (_created(f"{name}_created", text, made) if created else [])
-
-
-def _created(name: str, text: str, series: Iterable[_Series]) -> list[str]:
-    lines = header(name, "gauge", text)
-    return lines + [f"{name}{labels(pairs)} {number(when)}" for pairs, when in series]
+    made = [(pairs, created) for pairs, _, created in series]
+    return _HttpFamily(name, "histogram", text, lines, made)
 
 
 class Writer:

@@ -28,6 +28,16 @@ _COMPLETION_SECONDS_MAX = 3600.0
 _CLOSE_SECONDS = 0.01  # for aiohttp, 0 means no limit
 _BODY_BYTES_MAX = 8 << 20
 
+_UNLOGGED = "/version"
+_ANSWERS: dict[str, Callable[[SimulatedVllm], object]] = {
+    _UNLOGGED: lambda vllm: {"version": vllm.release.version},
+    "/v1/models": lambda vllm: {"object": "list", "data": [
+        {"id": vllm.model_name, "object": "model", "max_model_len": vllm.max_model_len}
+    ]},
+    "/is_sleeping": lambda vllm: {"is_sleeping": vllm.sleep_level > 0},
+    "/is_paused": lambda vllm: {"is_paused": vllm.paused},
+}  # fmt: skip
+
 
 class LabServer:
     """Serves one `SimulatedVllm`. It keeps the port while it refuses connections."""
@@ -104,10 +114,8 @@ class LabServer:
         )
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/health", self._health)
-        app.router.add_get("/version", self._version)
-        app.router.add_get("/v1/models", self._models)
-        app.router.add_get("/is_sleeping", self._is_sleeping)
-        app.router.add_get("/is_paused", self._is_paused)
+        for path in _ANSWERS:
+            app.router.add_get(path, self._answer)
         if self.vllm.generates:
             app.router.add_post(COMPLETIONS, self._completions)
             app.router.add_post(CHAT, self._completions)
@@ -149,30 +157,12 @@ class LabServer:
     async def _health(self, _: web.Request) -> web.Response:
         return web.Response(status=503 if self.vllm.dead else 200)
 
-    async def _version(self, _: web.Request) -> web.Response:
-        return web.json_response({"version": self.vllm.release.version})
-
-    async def _models(self, request: web.Request) -> web.Response:
-        vllm = self.vllm
-        card = {"id": vllm.model_name, "object": "model", "max_model_len": vllm.max_model_len}
-        self._log(request)
-        return web.json_response({"object": "list", "data": [card]})
-
-    async def _is_sleeping(self, request: web.Request) -> web.Response:
-        self._log(request)
-        return web.json_response({"is_sleeping": self.vllm.sleep_level > 0})
-
-    async def _is_paused(self, request: web.Request) -> web.Response:
-        self._log(request)
-        return web.json_response({"is_paused": self.vllm.paused})
-
-    def _log(self, request: web.Request) -> None:
-        vllm = self.vllm
-        if vllm.release.http:
+    async def _answer(self, request: web.Request) -> web.Response:
+        vllm, path = self.vllm, request.path
+        if vllm.release.http and path != _UNLOGGED:
             now = vllm.epoch + vllm.t
-            vllm.http.record(
-                request.path, "2xx", 0.001, now, method=request.method, response_bytes=27
-            )
+            vllm.http.record(path, "2xx", 0.001, now, method=request.method, response_bytes=27)
+        return web.json_response(_ANSWERS[path](vllm))
 
     async def _completions(self, request: web.Request) -> web.Response:
         try:
