@@ -46,7 +46,7 @@ def _unsure_figures(plan: Plan) -> list[tuple[float, float]]:
         found = [(_FORWARD * plan.activation.peak_bytes, _FORWARD * plan.activation.peak_bytes)]
     if plan.non_torch_bytes:
         alone, each = overheads.NON_TORCH_ONE_GPU_GIB, overheads.NON_TORCH_PER_RANK_GIB
-        ranks = plan.settings.tensor_parallel_size * plan.settings.flags.pipeline_parallel_size
+        ranks = plan.settings.flags.ranks
         found.append(_around(alone, GIB) if ranks == 1 else _around(each, ranks * GIB))
     if plan.graph_bytes:
         found.append(_around(overheads.GRAPHS_GIB, GIB))

@@ -18,7 +18,6 @@ _LARGE_GPU_BYTES, _HUGE_GPU_BYTES = 70 * GIB, 160 * GIB  # as in vLLM's get_batc
 _MULTIMODAL_BATCH = 5120  # V0's floor for models with an encoder
 _BEFORE_AMPERE = ("T4", "V100", "V100 32GB", "P100")
 _FP8_KV_GPUS = ("H100", "H200", "H20", "GH200")  # Hopper: FlashAttention 3 has an fp8 cache
-_CPU_NAMES = ("cpu",)
 _UTILIZATION_OLD, _UTILIZATION_NEW = 0.9, 0.92
 _REFINED_LEAST = 32  # side of fp8 blocks; source: vLLM's fp8_utils.py and fused_moe/oracle/fp8.py
 
@@ -65,6 +64,11 @@ class Flags:
     cpu_offload_bytes: int = 0
     drafter: Drafter | None = None
 
+    @property
+    def ranks(self) -> int:
+        """GPUs that share one copy of the model."""
+        return self.tensor_parallel_size * self.pipeline_parallel_size
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -106,7 +110,7 @@ def settle(
         check_config_dtype(model.dtype)
     length = flags.max_model_len or model.max_position_embeddings or LENGTH_UNSAID
     v0 = flags.use_v0 if flags.use_v0 is not None else _defaults_to_v0(flags, model, gpu)
-    cpu = (gpu_name or "").lower() in _CPU_NAMES
+    cpu = (gpu_name or "").lower() == "cpu"
     tokens, seqs = (
         _batch_v0(flags, model, length) if v0 else _batch_v1(flags, gpu, memory_bytes, cpu=cpu)
     )
@@ -223,9 +227,8 @@ def _batch_v0(flags: Flags, model: Model, length: int) -> tuple[int, int]:
 
 
 def _batch_v1(flags: Flags, gpu: Gpu | None, memory_bytes: int, *, cpu: bool) -> tuple[int, int]:
-    ranks = flags.tensor_parallel_size * flags.pipeline_parallel_size
     if cpu:
-        return 2048 * ranks, 128 * ranks
+        return 2048 * flags.ranks, 128 * flags.ranks
     a100 = (
         gpu is not None
         and gpu.name.startswith("A100")

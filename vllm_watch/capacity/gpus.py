@@ -64,28 +64,7 @@ _GPUS: tuple[tuple[str, Gpu], ...] = tuple(
 # Share of the nominal memory that CUDA reports for other cards. Most cards above lose 1 to 3 %.
 _UNKNOWN_SHARE = 0.985
 _CATALOGUE_SPREAD = 1.08  # people write 98 for 96, and GB for GiB
-CATALOGUE_SIZES = (
-    8,
-    10,
-    11,
-    12,
-    16,
-    20,
-    24,
-    32,
-    40,
-    48,
-    64,
-    80,
-    94,
-    96,
-    128,
-    141,
-    180,
-    192,
-    256,
-    288,
-)
+CATALOGUE_SIZES = frozenset((8, 10, 11, 20, *(gpu.catalogue_gib for _, gpu in _GPUS)))
 
 
 _SIZE = re.compile(r"(\d{2,3}) ?gi?b?\b")  # as in "A100-SXM4-80GB"

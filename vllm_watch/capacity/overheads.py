@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from vllm_watch.capacity import release as releases
 from vllm_watch.capacity.flags import Settings
 from vllm_watch.capacity.kv_types import dtype_bytes
-from vllm_watch.capacity.model import Encoder, LatentAttention, Model
+from vllm_watch.capacity.model import LatentAttention, Model
 from vllm_watch.capacity.pool import PLAIN_MLA_HEAD
 from vllm_watch.capacity.release import Release
 from vllm_watch.capacity.units import GIB, ceil_div
@@ -121,18 +121,14 @@ def _encoder(model: Model, settings: Settings, element: int) -> tuple[int, int, 
     whole = max(1, settings.max_num_batched_tokens // encoder.item_tokens)
     images = min(whole, settings.max_num_seqs)
     tokens = images * encoder.item_tokens
-    seen = _encoder_peak(encoder, tokens, element)
-    return seen, tokens * model.hidden_size * element, images
-
-
-def _encoder_peak(encoder: Encoder, tokens: int, element: int) -> int:
-    """Return the peak for images of this many tokens.
-
-    Two ranks do not lower the peak, because exchange buffers need the memory that splitting
-    the MLP saves.
-    """
+    # Two ranks do not lower the peak, because exchange buffers need the memory that splitting the
+    # MLP saves.
     width = _ENCODER_STREAMS * encoder.hidden_size + _ENCODER_WIDEST * encoder.intermediate_size
-    return tokens * encoder.patches_per_token * width * element
+    return (
+        tokens * encoder.patches_per_token * width * element,
+        tokens * model.hidden_size * element,
+        images,
+    )
 
 
 def _fetched(model: Model, settings: Settings) -> int:
@@ -197,7 +193,7 @@ _LARGEST_GRAPH, _COARSE_FROM, _FINE_STEP = 512, 256, 8  # sequences
 
 def non_torch_bytes(settings: Settings) -> int:
     """Return the memory outside PyTorch that vLLM's profiling measures."""
-    ranks = settings.flags.tensor_parallel_size * settings.flags.pipeline_parallel_size
+    ranks = settings.flags.ranks
     size = NON_TORCH_ONE_GPU_GIB.value
     if ranks > 1:  # NCCL keeps buffers for every peer
         size = NON_TORCH_PER_RANK_GIB.value * ranks

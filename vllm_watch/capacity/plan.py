@@ -62,9 +62,7 @@ class Plan:
 
     @property
     def gpus_needed(self) -> int:
-        flags = self.settings.flags
-        ranks = flags.tensor_parallel_size * flags.pipeline_parallel_size
-        return ranks * flags.data_parallel_size
+        return self.settings.flags.ranks * self.settings.flags.data_parallel_size
 
     @property
     def has_memory(self) -> bool:
@@ -195,6 +193,7 @@ def _intermediate(model: Model, settings: Settings, weights: Weights) -> int | N
     if model.intermediate_size is not None or model.experts is not None:
         return model.intermediate_size
     size = find_quantization(settings.flags.quantization, model.quantization).smallest
-    ranks = settings.flags.tensor_parallel_size * settings.flags.pipeline_parallel_size
-    parameters = int(weights.bytes_per_gpu * ranks / (size or dtype_bytes(settings.dtype)))
+    parameters = int(
+        weights.bytes_per_gpu * settings.flags.ranks / (size or dtype_bytes(settings.dtype))
+    )
     return infer_intermediate(model, parameters)

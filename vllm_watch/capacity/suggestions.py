@@ -15,6 +15,7 @@ from vllm_watch.capacity.kv_types import dtype_bytes
 from vllm_watch.capacity.plan import Checkpoint, Machine, Plan, make_plan, with_flags
 from vllm_watch.capacity.quantization import Quantization, find_quantization
 from vllm_watch.capacity.units import GIB
+from vllm_watch.capacity.weights import FOUR_BITS
 
 UTILIZATION_MAX = 0.95  # above this, CUDA graphs and fragmentation do not fit
 _UTILIZATION_STEPS = 100
@@ -263,7 +264,7 @@ _DEAR = {"--max-model-len", "--tensor-parallel-size", "--quantization"}
 _LARGER_STEP, _LARGER_STEPS = 1.02, 200
 _CHECKPOINTS = (
     ("an 8-bit", Quantization("8 bits", 1.0, 1.0, 1.0)),
-    ("a 4-bit", Quantization("4 bits", 0.53125, 0.53125, 0.53125)),
+    ("a 4-bit", FOUR_BITS),
 )
 
 
@@ -315,18 +316,14 @@ def _startable(plan: Plan) -> Flags:
         each
         for each in splits
         if obstacle(each, plan.model, tokens) is None
-        and (count is None or _ranks_of(each) * each.data_parallel_size <= count)
+        and (count is None or each.ranks * each.data_parallel_size <= count)
     ]
-    start = min(possible, key=lambda each: (len(_changed(flags, each)), -_ranks_of(each)))
+    start = min(possible, key=lambda each: (len(_changed(flags, each)), -each.ranks))
     return _with_cache(plan, start, plan.machine)
 
 
 def _with_cache(plan: Plan, flags: Flags, machine: Machine) -> Flags:
     return next((then for _, then in _cache_bytes(_split(plan, flags, machine))), flags)
-
-
-def _ranks_of(flags: Flags) -> int:
-    return flags.tensor_parallel_size * flags.pipeline_parallel_size
 
 
 def _changed(before: Flags, after: Flags) -> dict[str, Any]:
@@ -350,7 +347,7 @@ def _typed(plan: Plan, after: Flags) -> str:
 
 
 def _share(plan: Plan, flags: Flags) -> Checkpoint:
-    given, ratio = plan.checkpoint.given_gib, _ranks_of(plan.settings.flags) / _ranks_of(flags)
+    given, ratio = plan.checkpoint.given_gib, plan.settings.flags.ranks / flags.ranks
     if given is None or ratio == 1:
         return plan.checkpoint
     return replace(plan.checkpoint, given_gib=float(f"{given * ratio:.4g}"))
@@ -374,7 +371,8 @@ def _together(plan: Plan, start: Flags, *, may_shorten: bool) -> Iterator[Way]:
         if not options:
             continue
         then = with_flags(now, options[-1][1])  # frees the most
-        if then.fits or _roomier(then, now):
+        smaller = then.pool.bytes_per_block < now.pool.bytes_per_block
+        if then.fits or then.kv_bytes > now.kv_bytes or smaller:
             now = then
     if not now.fits:
         return
@@ -386,16 +384,12 @@ def _together(plan: Plan, start: Flags, *, may_shorten: bool) -> Iterator[Way]:
     yield Way(_typed(plan, flags), "no one of these flags is enough, together they are")
 
 
-def _roomier(then: Plan, now: Plan) -> bool:
-    return then.kv_bytes > now.kv_bytes or then.pool.bytes_per_block < now.pool.bytes_per_block
-
-
 def _more_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
     machine = replace(plan.machine, count=None)
     splits = [(ranks, stages) for ranks in (1, *_PARALLEL) for stages in _STAGES]
     for ranks, stages in sorted(splits, key=lambda each: (each[0] * each[1], each[1])):
         flags = replace(start, tensor_parallel_size=ranks, pipeline_parallel_size=stages)
-        if _ranks_of(flags) <= _ranks_of(start) or not _shares_heads(plan, ranks):
+        if flags.ranks <= start.ranks or not _shares_heads(plan, ranks):
             continue
         then = _split(plan, flags, machine)
         if then.fits:
