@@ -394,11 +394,11 @@ def _quantization(config: Config, text: Config, layers: int) -> Quantization | N
 
 
 # Source: vLLM's _get_and_verify_max_len.
-_LENGTH_KEYS = (
+LENGTH_KEYS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length",
     "max_seq_length", "seq_len",
 )  # fmt: skip
-_UNSCALED = ("default", "mrope", "su", "longrope", "llama3")
+UNSCALED = ("default", "mrope", "su", "longrope", "llama3")
 _YARN = ("yarn", "deepseek_yarn")
 
 
@@ -407,7 +407,7 @@ def _positions(config: Config) -> int | None:
     said = config.get("model_max_length")
     if is_size(said):
         return int(said or 0)
-    return min((config[key] for key in _LENGTH_KEYS if is_size(config.get(key))), default=None)
+    return min((config[key] for key in LENGTH_KEYS if is_size(config.get(key))), default=None)
 
 
 def length_limit(config: Config) -> int | None:
@@ -428,7 +428,7 @@ def _ropes(config: Config) -> Iterator[Config]:
 
 def _scaled(rope: Config, named: int) -> int:
     kind, factor = rope.get("rope_type") or rope.get("type") or "default", rope.get("factor")
-    if kind in _UNSCALED or not isinstance(factor, int | float) or not 1 <= factor <= NUMBER_MAX:
+    if kind in UNSCALED or not isinstance(factor, int | float) or not 1 <= factor <= NUMBER_MAX:
         return named
     if kind in _YARN:  # releases differ in whether the positions are scaled already
         original = rope.get("original_max_position_embeddings", named)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from vllm_watch.capacity.read_config import LENGTH_KEYS, UNSCALED
 from vllm_watch.capacity.units import is_size
 from vllm_watch.preflight.check_flag_values import check_flag_values
 from vllm_watch.preflight.facts import OK, PROBLEM, UNKNOWN, WARNING, Facts, Finding, Fix
@@ -18,13 +19,6 @@ from vllm_watch.support.vllm_flags import (
     table,
 )
 
-# Config keys from which vLLM takes a model's context limit.
-_LENGTH_KEYS = (
-    "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length",
-    "max_sequence_length", "max_seq_length", "seq_len",
-)  # fmt: skip
-# With these kinds of rope scaling, max_position_embeddings needs no factor.
-_NOT_SCALING = ("default", "llama3", "mrope", "su", "longrope")
 _BEFORE_AMPERE = ("t4", "v100", "p100", "p40", "p4", "gtx 10", "titan v", "rtx 20", "quadro rtx")
 
 
@@ -95,21 +89,20 @@ def _limit(config: Mapping[str, Any]) -> int | None:
     for each in (text, config):
         if not isinstance(each, Mapping):
             continue
-        sizes = [each[key] for key in _LENGTH_KEYS if is_size(each.get(key))]
+        keys = (*LENGTH_KEYS, "model_max_length")
+        sizes = [each[key] for key in keys if is_size(each.get(key))]
         if sizes:
-            factor = _scale(each)
-            return None if factor is None else int(min(sizes) * factor)
+            return None if _is_scaled(each) else min(sizes)
     return None
 
 
-def _scale(config: Mapping[str, Any]) -> float | None:
+def _is_scaled(config: Mapping[str, Any]) -> bool:
     scaling = config.get("rope_scaling") or config.get("rope_parameters")
     if not isinstance(scaling, Mapping):
-        return 1.0
+        return False
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
-    if kind in _NOT_SCALING and "original_max_position_embeddings" not in scaling:
-        return 1.0
-    return 1.0 if kind == "llama3" else None
+    plain = kind in UNSCALED and "original_max_position_embeddings" not in scaling
+    return not plain and kind != "llama3"
 
 
 def _flag(text: str) -> str:

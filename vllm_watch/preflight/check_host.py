@@ -234,7 +234,7 @@ def _fetches(facts: Facts) -> bool:
 
 def _absent(facts: Facts, files: ModelFiles) -> Finding:
     if files.repository is None:
-        return Finding("files", PROBLEM, f"there is no folder {files.path}, and it is not a name of the hub (ORGANISATION/MODEL)", "model_not_found", (Fix("check the folder; in a container, mount it", f"ls -l {shlex.quote(_parent(files.path))}"),))  # fmt: skip
+        return Finding("files", PROBLEM, f"there is no folder {files.path}, and it is not a name of the hub (ORGANISATION/MODEL)", "model_not_found", (Fix("check the folder; in a container, mount it", f"ls -l {shlex.quote(files.path.rstrip('/').rpartition('/')[0] or '.')}"),))  # fmt: skip
     if facts.offline:
         return Finding("files", PROBLEM, f"{files.repository} is not in the hub's cache ({files.path}), and HF_HUB_OFFLINE forbids the download", "model_offline", (_fetch(files), Fix("allow it", f"HF_HUB_OFFLINE=0 {facts.command.shown()}")))  # fmt: skip
     return Finding("files", UNKNOWN, f"{files.repository} is not in the hub's cache ({files.path}): vLLM will fetch it")  # fmt: skip
@@ -259,7 +259,3 @@ def _fetch(files: ModelFiles, *, again: bool = False) -> Fix:
     if again:
         words.append("--force-download")
     return Fix("fetch the missing files" if not again else "fetch it again", " ".join(words))
-
-
-def _parent(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[0] or "."

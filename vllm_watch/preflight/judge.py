@@ -1,7 +1,7 @@
 """Run all checks, in the order in which vLLM would fail."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import Any
 
 from vllm_watch.preflight.check_flag_values import check_environment, check_flag_values
@@ -31,42 +31,32 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """All findings. A problem stops the launch."""
-
-    findings: tuple[Finding, ...]
-
-    @property
-    def problems(self) -> tuple[Finding, ...]:
-        return tuple(each for each in self.findings if each.status == PROBLEM)
-
-    @property
-    def go(self) -> bool:
-        return not self.problems
-
-
-def judge(facts: Facts) -> Verdict:
+def judge(facts: Facts) -> tuple[Finding, ...]:
     """Run all checks."""
-    return Verdict(tuple(finding for check in CHECKS for finding in check(facts)))
+    return tuple(finding for check in CHECKS for finding in check(facts))
 
 
-def as_json(facts: Facts, verdict: Verdict) -> dict[str, Any]:
+def problems(findings: tuple[Finding, ...]) -> int:
+    """Return the number of problems. One stops the launch."""
+    return sum(each.status == PROBLEM for each in findings)
+
+
+def as_json(facts: Facts, findings: tuple[Finding, ...]) -> dict[str, Any]:
     """Return the JSON object."""
     return {
-        "go": verdict.go,
+        "go": not problems(findings),
         "command": facts.command.shown(),
         "model": facts.command.model,
         "vllm_version": facts.software.vllm,
-        "problems": len(verdict.problems),
+        "problems": problems(findings),
         "findings": [
             {
                 "check": each.check,
                 "status": each.status,
                 "cause": each.cause,
                 "text": each.text,
-                "fixes": [{"what": fix.what, "command": fix.command} for fix in each.fixes],
+                "fixes": [asdict(fix) for fix in each.fixes],
             }
-            for each in verdict.findings
+            for each in findings
         ],
     }
