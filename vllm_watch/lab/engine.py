@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from vllm_watch.lab.batch import Batch, EngineConfig
 from vllm_watch.lab.ledger import Ledger
-from vllm_watch.lab.release import Release
+from vllm_watch.lab.release import INF, Release
 from vllm_watch.lab.workload import Request
 
 _ARRIVAL = attrgetter("arrival_t")
@@ -149,17 +149,17 @@ class Engine:
         return not batch.waiting and self._skip_to_arrival(until_t)
 
     def _skip_to_arrival(self, until_t: float) -> bool:
-        if not self._pending_left() or self._pending[self._next_pending].arrival_t > until_t:
+        if self._next_arrival_t > until_t:
             return False
-        self.now = max(self.now, self._pending[self._next_pending].arrival_t)
+        self.now = max(self.now, self._next_arrival_t)
         return True
 
-    def _pending_left(self) -> bool:
-        return self._next_pending < len(self._pending)
+    @property
+    def _next_arrival_t(self) -> float:
+        left = self._next_pending < len(self._pending)
+        return self._pending[self._next_pending].arrival_t if left else INF
 
     def _arrived(self) -> int:
-        if not self._pending_left():
-            return self._next_pending
         return bisect_right(self._pending, self._seen_t, lo=self._next_pending, key=_ARRIVAL)
 
     def _take_arrivals(self) -> None:
@@ -195,8 +195,9 @@ class Engine:
         steps = 1 if single else min(steps, batch.steps_to_finish())
         if self.slow_ramp_seconds > 0.0:
             steps = min(steps, max(1, int(_RAMP_STAIR_SECONDS / first)))
-        if steps > 1 and self._could_admit():
-            left = self._pending[self._next_pending].arrival_t - self.now
+        room = not batch.waiting and len(batch.running) < config.max_num_seqs
+        if steps > 1 and room and self._next_arrival_t < INF:
+            left = self._next_arrival_t - self.now
             steps = min(steps, max(1, ceil(_steps_in(left, first, slope) - _ROUNDING)))
         steps = kv.steps_that_fit(steps)
         if steps == 0:
@@ -210,11 +211,6 @@ class Engine:
         kv.take_steps(steps)
         self._step_done()
         return True
-
-    def _could_admit(self) -> bool:
-        batch = self.batch
-        room = len(batch.running) < self.config.max_num_seqs
-        return room and not batch.waiting and self._pending_left()
 
     def _begin_prefill_step(self) -> bool:
         batch, kv, config = self.batch, self.kv, self.config

@@ -21,6 +21,7 @@ from vllm_watch.samples.target import Target
 
 # The content type of prometheus_client since 0.23.
 _METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
+_HOST = "127.0.0.1"
 _GZIP_LEVEL = 6
 _CHARACTERS_PER_TOKEN = 4
 _DEFAULT_MAX_TOKENS = 16
@@ -42,17 +43,11 @@ _ANSWERS: dict[str, Callable[[SimulatedVllm], object]] = {
 class LabServer:
     """Serves one `SimulatedVllm`. It keeps the port while it refuses connections."""
 
-    def __init__(
-        self,
-        vllm: SimulatedVllm,
-        advance: Callable[[], float],
-        host: str = "127.0.0.1",
-        port: int = 0,
-    ) -> None:
+    def __init__(self, vllm: SimulatedVllm, advance: Callable[[], float], port: int = 0) -> None:
         self.vllm = vllm
         self._advance = advance
         self._writer = Writer(vllm)
-        self._host, self._port = host, port
+        self._port = port
         self._reserved: socket.socket | None = None
         self._runner: web.AppRunner | None = None
         self._incarnation = 0
@@ -60,8 +55,7 @@ class LabServer:
 
     @property
     def url(self) -> str:
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}"
+        return f"http://{_HOST}:{self._port}"
 
     async def __aenter__(self) -> "LabServer":
         await self.start()
@@ -93,18 +87,15 @@ class LabServer:
             self._api_resumed.set()
 
     def _bind(self) -> socket.socket:
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         # With SO_REUSEADDR, two sockets can share an address if at most one listens. The other one
         # reserves the port.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            bound.bind((self._host, self._port))
+            bound.bind((_HOST, self._port))
         except OSError as error:
             bound.close()
-            cause = (
-                f"cannot serve a simulated engine on {self._host}:{self._port}: {error.strerror}"
-            )
+            cause = f"cannot serve a simulated engine on {_HOST}:{self._port}: {error.strerror}"
             raise ServeError(cause, "Choose another port, or 0 for any.") from error
         return bound
 
@@ -254,12 +245,10 @@ _TICK_SECONDS = 0.05
 class Live:
     """Runs a scene at `speed` times real time. A scene with a past `epoch` first catches up to the present."""
 
-    def __init__(self, scene: Scene, speed: float = 1.0, host: str = "127.0.0.1") -> None:
+    def __init__(self, scene: Scene, speed: float = 1.0) -> None:
         self.scene = scene
         self.speed = speed
-        self.servers = {
-            name: LabServer(vllm, self.advance, host) for name, vllm in scene.servers.items()
-        }
+        self.servers = {name: LabServer(vllm, self.advance) for name, vllm in scene.servers.items()}
         self._began_s = 0.0
         self._task: asyncio.Task[None] | None = None
 

@@ -4,30 +4,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
+from vllm_watch.preflight import check_flags, check_gpus, check_host
 from vllm_watch.preflight.check_flag_values import check_environment, check_flag_values
-from vllm_watch.preflight.check_flags import (  # fmt: skip
-    check_command,
-    check_dtype,
-    check_flag_names,
-    check_flags,
-    check_length,
-    check_names,
-    check_vllm_parser,
-)
-from vllm_watch.preflight.check_gpus import check_fits, check_gpus, check_heads, check_memory
-from vllm_watch.preflight.check_host import (
-    check_disk,
-    check_driver,
-    check_files,
-    check_port,
-    check_shared_memory,
-    check_token,
-)
 from vllm_watch.preflight.facts import PROBLEM, Facts, Finding
 
 CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
-    check_command, check_flag_names, check_names, check_flag_values, check_flags, check_vllm_parser, check_environment, check_files, check_token, check_disk, check_length, check_heads,
-    check_gpus, check_driver, check_dtype, check_memory, check_fits, check_shared_memory, check_port,
+    check_flags.check_command, check_flags.check_flag_names, check_flags.check_names, check_flag_values,
+    check_flags.check_flags, check_flags.check_vllm_parser, check_environment,
+    check_host.check_files, check_host.check_token, check_host.check_disk,
+    check_flags.check_length, check_gpus.check_heads, check_gpus.check_gpus, check_host.check_driver, check_flags.check_dtype,
+    check_gpus.check_memory, check_gpus.check_fits, check_host.check_shared_memory, check_host.check_port,
 )  # fmt: skip
 
 
