@@ -120,6 +120,9 @@ def settle(
     utilization = flags.gpu_memory_utilization
     if utilization is None:
         utilization = default_utilization(release)
+    cached = flags.kv_cache_dtype
+    if cached == "auto" and release >= releases.CHECKPOINT_CACHE_DTYPE:
+        cached = model.kv_cache_dtype or "auto"
     return Settings(
         flags=flags,
         engine="V0" if v0 else "V1",
@@ -129,7 +132,7 @@ def settle(
         max_num_batched_tokens=tokens,
         block_size=_block_size(flags, model, cpu=cpu),
         dtype=model.dtype if flags.dtype == "auto" else flags.dtype,
-        kv_cache_dtype=_kv_cache_dtype(flags, model),
+        kv_cache_dtype=cached,
         cpu=cpu,
     )
 
@@ -212,12 +215,6 @@ def _defaults_to_v0(flags: Flags, model: Model, gpu: Gpu | None) -> bool:
         name.startswith("MI"),
     )
     return any(unable) and flags.release < releases.HYBRID_POOL
-
-
-def _kv_cache_dtype(flags: Flags, model: Model) -> str:
-    if flags.kv_cache_dtype != "auto" or flags.release < releases.CHECKPOINT_CACHE_DTYPE:
-        return flags.kv_cache_dtype
-    return model.kv_cache_dtype or "auto"
 
 
 def _batch_v0(flags: Flags, model: Model, length: int) -> tuple[int, int]:

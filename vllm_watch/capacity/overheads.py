@@ -54,12 +54,9 @@ GRAPHS_GIB = Figure(
     0.25, 0.07, 0.5, "GiB", "0.18 to 0.22 with 2 to 18 graphs: 0.08 to 0.61, in the middle 0.30"
 )
 LAZY_CONTEXT_GIB = Figure(
-    0.31,
-    0.1,
-    0.4,
-    "GiB",
+    0.31, 0.1, 0.4, "GiB",
     "0.6.4 on RTX A6000 (issue 10360): 0.44 outside PyTorch, less the 0.13 above",
-)
+)  # fmt: skip
 GRAPH_GIB = Figure(
     0.0058, 0.003, 0.015, "GiB",
     "the same with 86 to 102 graphs, from Qwen2.5-7B on RTX 4090 to B200: 0.53 to 1.58, in the middle 0.76",
@@ -100,7 +97,8 @@ def activation(
     if settings.release < releases.PROFILES_CLEAN_DEVICE:
         forward = _held(model, settings, width, stream)
     if offloaded and settings.engine == "V0":
-        forward += _fetched(model, settings)
+        ranks = settings.tensor_parallel_size * model.num_layers
+        forward += count_parameters(model).matrices * element // ranks
     seen, kept, images = _encoder(model, settings, element)
     sequences = settings.max_num_seqs
     if images and settings.engine == "V0":  # V0 profiles one image per prompt
@@ -129,11 +127,6 @@ def _encoder(model: Model, settings: Settings, element: int) -> tuple[int, int, 
         tokens * model.hidden_size * element,
         images,
     )
-
-
-def _fetched(model: Model, settings: Settings) -> int:
-    ranks = settings.tensor_parallel_size * model.num_layers
-    return count_parameters(model).matrices * dtype_bytes(settings.dtype) // ranks
 
 
 def sampler_copies(release: Release) -> Figure:

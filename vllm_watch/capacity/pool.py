@@ -163,13 +163,11 @@ _PAD_RATHER_THAN_SPLIT = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Layers that share one block table."""
+    """Layers of one kind of cache that share one block table."""
 
+    cache: LayerCache
     block_tokens: int
     """Tokens per block; 0 if a block holds one state."""
-    window_tokens: int | None = None
-    chunked: bool = False
-    checkpoints: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,18 +187,18 @@ class Pool:
         return sum(self._blocks_of(group, length) for group in self.groups)
 
     def _blocks_of(self, group: Group, length: int) -> int:
-        settings = self.settings
+        settings, cache = self.settings, group.cache
         ahead = settings.flags.drafter.tokens if settings.flags.drafter else 0
         if not group.block_tokens:
             for_prefixes = settings.release >= releases.STATE_PAGES_FOR_PREFIXES
             if settings.flags.enable_prefix_caching and for_prefixes:
-                return 2 + group.checkpoints + ahead
+                return 2 + cache.checkpoints + ahead
             return 1 + ahead
-        if group.window_tokens is not None:
+        if cache.window_tokens is not None:
             in_flight = settings.max_num_batched_tokens * _batches_in_flight(settings)
-            before = group.window_tokens - (0 if group.chunked else 1)
+            before = cache.window_tokens - (0 if cache.chunked else 1)
             tokens = min(before + in_flight, length)
-            return ceil_div(tokens, group.block_tokens) + (0 if group.chunked else 1)
+            return ceil_div(tokens, group.block_tokens) + (0 if cache.chunked else 1)
         return ceil_div(
             ceil_div(length, settings.flags.decode_context_parallel_size), group.block_tokens
         )
@@ -255,7 +253,7 @@ def make_pool(caches: list[LayerCache], settings: Settings) -> Pool:
 def _uniform_pool(caches: list[LayerCache], settings: Settings) -> Pool:
     """Without hybrid pools, layers with a window keep all tokens, too."""
     per_token = sum(each.bytes_per_token for each in caches)
-    groups = (Group(settings.block_size),) if per_token else ()
+    groups = (Group(LayerCache(per_token), settings.block_size),) if per_token else ()
     return Pool(per_token * settings.block_size, groups, settings)
 
 
@@ -290,8 +288,7 @@ def _grouped_pool(
 
 
 def _group(cache: LayerCache, block: int) -> Group:
-    tokens = 0 if cache.state_bytes else block
-    return Group(tokens, cache.window_tokens, cache.chunked, cache.checkpoints)
+    return Group(cache, 0 if cache.state_bytes else block)
 
 
 def _page(cache: LayerCache, block: int) -> int:

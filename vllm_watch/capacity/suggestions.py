@@ -5,7 +5,8 @@ Each change is tested by a plan.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -79,18 +80,10 @@ def _utilization(plan: Plan) -> Iterator[Change]:
             return
 
 
-def _length_little(plan: Plan) -> Iterator[Change]:
-    if plan.longest >= plan.settings.max_model_len * _HARDLY_SHORTER:
-        yield from _shorter(plan)
-
-
-def _length(plan: Plan) -> Iterator[Change]:
-    if plan.longest < plan.settings.max_model_len * _HARDLY_SHORTER:
-        yield from _shorter(plan)
-
-
-def _shorter(plan: Plan) -> Iterator[Change]:
+def _shorter(plan: Plan, *, hardly: bool) -> Iterator[Change]:
     flags, length = plan.settings.flags, plan.longest
+    if hardly != (length >= plan.settings.max_model_len * _HARDLY_SHORTER):
+        return
     block = max(1, plan.pool.block_size)
     length = length // block * block or length
     if length < _USEFUL_LENGTH or length >= plan.settings.max_model_len:
@@ -200,12 +193,13 @@ def _cache_bytes(plan: Plan) -> Iterator[Change]:
 
 def _other_splits(plan: Plan) -> Iterator[Suggestion]:
     flags, why = plan.settings.flags, _refusal(plan)
+    accepted = accepted_length(flags, plan.model, plan.settings.max_model_len)
     options: list[tuple[str, tuple[int, ...]]] = [
         ("tensor_parallel_size", tuple(sorted((1, *_PARALLEL), key=lambda each: abs(each - flags.tensor_parallel_size)))),
         ("pipeline_parallel_size", (plan.model.num_layers, *reversed(_STAGES))),
         ("data_parallel_size", tuple(range(min(flags.data_parallel_size, 64) - 1, 0, -1))),
         ("decode_context_parallel_size", (1,)),
-        ("max_model_len", _accepted_lengths(plan)),
+        ("max_model_len", tuple(each for each in (accepted, plan.longest) if each >= _USEFUL_LENGTH)),
         ("max_num_seqs", (plan.settings.max_num_batched_tokens,)),
         ("max_num_batched_tokens", (flags.max_num_seqs or plan.settings.max_num_seqs,)),
     ]  # fmt: skip
@@ -218,11 +212,6 @@ def _other_splits(plan: Plan) -> Iterator[Suggestion]:
                 continue
             if with_flags(plan, _but(flags, name, value)).fits:
                 yield Suggestion(f"--{name.replace('_', '-')}", str(value), why)
-
-
-def _accepted_lengths(plan: Plan) -> tuple[int, ...]:
-    accepted = accepted_length(plan.settings.flags, plan.model, plan.settings.max_model_len)
-    return tuple(each for each in (accepted, plan.longest) if each >= _USEFUL_LENGTH)
 
 
 def _waste(plan: Plan) -> Iterator[Suggestion]:
@@ -245,18 +234,14 @@ def _waste(plan: Plan) -> Iterator[Suggestion]:
             yield Suggestion(f"--{name.replace('_', '-')}", f"{value}", f"{unused}: {said}")
 
 
+_SHORTER = tuple(partial(_shorter, hardly=hardly) for hardly in (True, False))
 _WAYS: tuple[Callable[[Plan], Iterator[Change]], ...] = (
-    _utilization, _cache_bytes, _length_little, _batch, _sequences, _kv_dtype, _eager, _length, _tensor_parallel, _weights,
+    _utilization, _cache_bytes, _SHORTER[0], _batch, _sequences, _kv_dtype, _eager, _SHORTER[1], _tensor_parallel, _weights,
 )  # fmt: skip
 
 
 def _gib(size: float) -> str:
     return f"{size / GIB:.2f}"
-
-
-def as_json(found: tuple[Suggestion, ...]) -> list[dict[str, Any]]:
-    """Return the published JSON."""
-    return [asdict(each) for each in found]
 
 
 _DEAR = {"--max-model-len", "--tensor-parallel-size", "--quantization"}
@@ -365,7 +350,7 @@ def _with(plan: Plan, start: Flags) -> str:
 def _together(plan: Plan, start: Flags, *, may_shorten: bool) -> Iterator[Way]:
     now = _split(plan, start)
     for ways in _WAYS:
-        if now.fits or (ways in (_length, _length_little) and not may_shorten):
+        if now.fits or (ways in _SHORTER and not may_shorten):
             continue
         options = list(ways(now))
         if not options:

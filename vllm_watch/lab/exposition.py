@@ -51,7 +51,7 @@ _HttpFamily = tuple[str, str, str, list[str], list[_Series]]
 def http_lines(log: HttpLog, *, created: bool) -> list[str]:
     """Return the lines. `created` adds the `*_created` families."""
     lines: list[str] = []
-    for name, kind, text, values, series in _http_families(log) if log.created is not None else ():
+    for name, kind, text, values, series in _http_families(log) if log.requests else ():
         lines += [*header(name, kind, text), *values]
         if created:
             made = f"{name.removesuffix('_total')}_created"
@@ -78,12 +78,13 @@ def _http_families(log: HttpLog) -> Iterator[_HttpFamily]:
             lines.append(f"{name}_count{labels(pairs)} {number(size[0])}")
             lines.append(f"{name}_sum{labels(pairs)} {number(size[index])}")
         yield name, "summary", _SIZE.format(what), lines, series
-    every: list[_Durations] = [({}, log.all_durations, log.created or 0.0)]
-    yield _durations("http_request_duration_highr_seconds", _ALL, every)
-    by_handler = [
+    by_handler: list[_Durations] = [
         ({"handler": handler, "method": method}, *durations)
         for (handler, method), durations in log.durations.items()
     ]
+    first_t = by_handler[0][2]
+    every: list[_Durations] = [({}, log.all_durations, first_t)]
+    yield _durations("http_request_duration_highr_seconds", _ALL, every)
     yield _durations("http_request_duration_seconds", _BY_HANDLER, by_handler)
 
 

@@ -74,7 +74,6 @@ class HttpLog:
         # Handler, method → durations, created.
         self.durations: dict[tuple[str, str], tuple[Buckets, float]] = {}
         self.all_durations = Buckets(_ALL_BOUNDS)
-        self.created: float | None = None
 
     def record(
         self,
@@ -87,8 +86,6 @@ class HttpLog:
         request_bytes: int = 0,
         response_bytes: int = 0,
     ) -> None:
-        if self.created is None:
-            self.created = unix_t
         self.requests.setdefault((handler, method, status), [0.0, unix_t])[0] += 1.0
         size = self.sizes.setdefault(handler, [0.0, 0.0, 0.0, unix_t])
         size[0] += 1.0

@@ -73,13 +73,6 @@ def cache_config(vllm: "SimulatedVllm") -> Mapping[str, str]:
     return pairs
 
 
-def _lora(vllm: "SimulatedVllm") -> Mapping[str, str] | None:
-    if not vllm.lora_sets:
-        return None
-    running, waiting = max(vllm.lora_sets, key=lambda key: vllm.lora_sets[key])
-    return lora_labels(vllm, running, waiting)
-
-
 def lora_labels(vllm: "SimulatedVllm", running: str, waiting: str) -> dict[str, str]:
     """Adapters are joined with commas, as in vLLM."""
     return {
@@ -115,6 +108,7 @@ def _only_v1(vllm: "SimulatedVllm", engine: "Engine") -> dict[str, Any]:
     ledger, single = engine.ledger, not vllm.release.multiprocess
     prompt, cached = float(ledger.prompt_tokens), float(ledger.prompt_tokens_cached)
     external = float(ledger.prompt_tokens_external)
+    latest = max(vllm.lora_sets, key=lambda key: vllm.lora_sets[key], default=None)
     return {
         "requests_waiting_by_reason": {"capacity": float(engine.num_waiting), "deferred": 0.0},
         "engine_sleep_state": {
@@ -139,7 +133,7 @@ def _only_v1(vllm: "SimulatedVllm", engine: "Engine") -> dict[str, Any]:
         "external_prefix_cache_queries": float(ledger.external_queries),
         "external_prefix_cache_hits": float(ledger.external_hits),
         **dict.fromkeys(_ALWAYS_0, 0.0),
-        "lora_requests_info": _lora(vllm),
+        "lora_requests_info": lora_labels(vllm, *latest) if latest else None,
         "process_start_time": vllm.epoch + vllm.process_start_t if single else None,
         "created_time": vllm.epoch + vllm.created_t if single else None,
         **(_speculation(vllm, engine) if vllm.spec_tokens else {}),

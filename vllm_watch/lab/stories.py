@@ -37,7 +37,6 @@ _SEVEN_DAYS_SECONDS = 604_800.0
 class Story:
     """One scenario. `build(seed)` creates its scene. Equal seeds give equal scenes."""
 
-    slug: str
     title: str
     build: Callable[[int], Scene]
 
@@ -83,13 +82,13 @@ def _one(
     return build
 
 
-def _tell(slug: str, title: str, build: Callable[[int], Scene]) -> None:
-    STORIES[slug] = Story(slug, title, build)
-
-
 def _scripted(title: str, **options: Any) -> Callable[[Script], None]:
     """Tell the decorated script as the story of its name."""
-    return lambda script: _tell(script.__name__.removeprefix("_"), title, _one(script, **options))
+
+    def tell(script: Script) -> None:
+        STORIES[script.__name__.removeprefix("_")] = Story(title, _one(script, **options))
+
+    return tell
 
 
 def _play_demo(scene: Scene) -> Iterator[float]:
@@ -156,11 +155,11 @@ def _with_fault(slug: str) -> Script:
     return script
 
 
-_tell("demo", "Four servers, one of them with one fault after another.", _demo)
-_tell("healthy", "One server at a third of its capacity.", _one())
-_tell("fleet", "Ten healthy servers at one request a second each, without GPUs.", _fleet)
+STORIES["demo"] = Story("Four servers, one of them with one fault after another.", _demo)
+STORIES["healthy"] = Story("One server at a third of its capacity.", _one())
+STORIES["fleet"] = Story("Ten healthy servers at one request a second each, without GPUs.", _fleet)
 for _slug, _fault in FAULTS.items():
-    _tell(_slug, _fault.title, _one(_with_fault(_slug)))
+    STORIES[_slug] = Story(_fault.title, _one(_with_fault(_slug)))
 
 
 @_scripted("An idle engine core stops: every gauge reads 0, as before, and no request is answered.")
@@ -185,18 +184,15 @@ def _overload(scene: Scene) -> Iterator[float]:
     workload.per_second = USUAL_PER_SECOND
 
 
-_tell(
-    "pooling",
+STORIES["pooling"] = Story(
     "An embedding model: prompts only, never a generated token.",
     _one(workload=lambda rng: load(rng, 8.0, prompt_tokens=300, output_tokens=0), generates=False),
 )
-_tell(
-    "prefill_only",
+STORIES["prefill_only"] = Story(
     "The prefill half of a disaggregated pair: one token per request.",
     _one(workload=lambda rng: load(rng, 2.0, output_tokens=1)),
 )
-_tell(
-    "decode_only",
+STORIES["decode_only"] = Story(
     "The decode half of a disaggregated pair: prompts arrive already computed.",
     _one(workload=lambda rng: load(rng, 2.0, external=True)),
 )
@@ -234,22 +230,19 @@ def _elastic_scale_up(scene: Scene) -> Iterator[float]:
 
 
 _ADAPTERS = ("fr-lora", "sql-lora", "legal-lora")
-_tell(
-    "lora",
+STORIES["lora"] = Story(
     "Requests for three LoRA adapters over one base model.",
     _one(max_loras=4, workload=lambda rng: load(rng, loras=_ADAPTERS)),
 )
-_tell(
-    "speculative",
+STORIES["speculative"] = Story(
     "Speculative decoding: three drafted tokens a step, of which one is accepted.",
     _one(spec_tokens=3, config=replace(L40S, step_tokens=2)),
 )
-_tell(
-    "several_api_servers",
+STORIES["several_api_servers"] = Story(
     "Two API servers before two engines: no process_ series, no _created ones.",
     _one(num_engines=2, release=V1_SEVERAL_API_SERVERS),
 )
-_tell("legacy", "vLLM 0.7.3 with the V0 engine.", _one(release=V0))
+STORIES["legacy"] = Story("vLLM 0.7.3 with the V0 engine.", _one(release=V0))
 
 
 @_scripted("Drained, then another, slower model comes up under the same name after a minute.")

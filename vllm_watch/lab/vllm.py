@@ -102,13 +102,13 @@ class SimulatedVllm:
         self.sleep_level = 0
         for request in known:
             if request.arrival_t > self.t:
-                self._refuse(request, request.arrival_t)
+                request.client.rejected(request, request.arrival_t)
                 continue
             request.finish_reason = "error"
             request.finish_t = self.t
             if request.on_finish is not None:
                 request.on_finish(request)
-            self._refuse(request, self.t)
+            request.client.rejected(request, self.t)
 
     def _begin(self, t: float) -> None:
         self._ready_t = None
@@ -172,10 +172,6 @@ class SimulatedVllm:
         self.engines[engine].submit(request)
         return True
 
-    def _refuse(self, request: Request, t: float) -> None:
-        if request.client is not None:
-            request.client.rejected(request, t)
-
     def abort(self, request: Request) -> None:
         if request in self._held:
             self._held.remove(request)
@@ -187,13 +183,11 @@ class SimulatedVllm:
         self._log(request, status, request.finish_t - request.arrival_t)
         if request.on_finish is not None:
             request.on_finish(request)
-        if request.client is None:
-            return
         following = request.client.finished(request)
         if following is not None:
             following.client = request.client
             if not self.submit(following, engine):
-                self._refuse(following, self.t)
+                following.client.rejected(following, self.t)
 
     def _log(self, request: Request, status: str, seconds: float) -> None:
         if self.release.http:
@@ -243,7 +237,7 @@ class SimulatedVllm:
         for request in held:
             request.arrival_t = self.t
             if not self.submit(request):
-                self._refuse(request, self.t)
+                request.client.rejected(request, self.t)
 
     def _leak(self, t: float) -> None:
         total = self.config.num_gpu_blocks

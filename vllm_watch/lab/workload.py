@@ -10,6 +10,24 @@ CHAT = "/v1/chat/completions"
 POOLING = "/v1/embeddings"
 
 
+class Workload:
+    """A sender of requests. This base class sends none."""
+
+    def arrivals(self, until_t: float) -> list["Request"]:
+        """Return the requests since the last call and up to `until_t`, in order."""
+        return []
+
+    def finished(self, request: "Request") -> "Request | None":
+        """Return the client's next request, or None."""
+        return None
+
+    def rejected(self, request: "Request", t: float) -> None:
+        """Handle a request that the server refused or lost at `t`."""
+
+
+_NOBODY = Workload()
+
+
 @dataclass(slots=True, eq=False)
 class Request:
     """Sizes are in tokens, and times in seconds of the simulation's clock."""
@@ -26,7 +44,7 @@ class Request:
     finish_reason: str = "stop"
     on_finish: Callable[["Request"], None] | None = None
 
-    client: "Workload | None" = None  # sends the next request
+    client: Workload = _NOBODY  # sends the next request
     queued_t: float = field(init=False)
     scheduled_t: float = -1.0  # time of the first scheduling, or -1
     first_token_t: float = -1.0
@@ -46,21 +64,6 @@ class Request:
     def __post_init__(self) -> None:
         self.queued_t = self.arrival_t
         self.prefill_target_tokens = self.prompt_tokens
-
-
-class Workload:
-    """Base class of request senders."""
-
-    def arrivals(self, until_t: float) -> list[Request]:
-        """Return the requests since the last call and up to `until_t`, in order."""
-        return []
-
-    def finished(self, request: Request) -> Request | None:
-        """Return the client's next request, or None."""
-        return None
-
-    def rejected(self, request: Request, t: float) -> None:
-        """Handle a request that the server refused or lost at `t`."""
 
 
 # Sizes come from a table, because new draws would take ten times as long.

@@ -46,7 +46,8 @@ def check_flags(facts: Facts) -> Iterator[Finding]:
         cause, remedy = facts.flags_error
         if any(_flag(each.text) == _flag(cause) for each in check_flag_values(facts)):
             return
-        if _is_number(cause):
+        # Other values, such as unknown types, may be valid in newer releases.
+        if any(each in cause for each in ("is not a number", "is not above", "does not divide", "invalid")):  # fmt: skip
             yield Finding("flags", PROBLEM, cause, "wrong_flag", (Fix(remedy),))
         else:
             yield Finding("flags", UNKNOWN, f"{cause}: whether it fits is unknown")
@@ -107,11 +108,6 @@ def _is_scaled(config: Mapping[str, Any]) -> bool:
 
 def _flag(text: str) -> str:
     return text.partition(" ")[0].partition("/")[0].rstrip(":")
-
-
-def _is_number(cause: str) -> bool:
-    # Other values, such as unknown types, may be valid in newer releases.
-    return any(each in cause for each in ("is not a number", "is not above", "does not divide", "invalid"))  # fmt: skip
 
 
 def check_flag_names(facts: Facts) -> Iterator[Finding]:
@@ -255,14 +251,11 @@ def _explained(facts: Facts, refusal: str) -> bool:
     ]
     texts = [each.text for each in own if each.status == PROBLEM]
     _, listed, words = refusal.partition(_UNRECOGNIZED)
-    options = [_long(each) for each in _OPTION.findall(words if listed else refusal)]
+    found = _OPTION.findall(words if listed else refusal)
+    options = [each.partition(".")[0].replace("_", "-") for each in found]
     if listed:
         return all(any(part in text for text in texts) for part in options or words.split())
     if options:
         return any(f"{options[0]} " in f"{text} " for text in texts)
     values = [value for value in facts.command.flags.values() if len(value) >= _VALUE_CHARACTERS_MIN]  # fmt: skip
     return any(value in refusal and value in text for value in values for text in texts)
-
-
-def _long(option: str) -> str:
-    return option.partition(".")[0].replace("_", "-")
