@@ -226,16 +226,13 @@ def _batch_v0(flags: Flags, model: Model, length: int) -> tuple[int, int]:
 def _batch_v1(flags: Flags, gpu: Gpu | None, memory_bytes: int, *, cpu: bool) -> tuple[int, int]:
     if cpu:
         return 2048 * flags.ranks, 128 * flags.ranks
-    a100 = (
-        gpu is not None
-        and gpu.name.startswith("A100")
-        and flags.release >= releases.SMALL_BATCH_OF_A100
-    )
+    a100 = gpu is not None and gpu.name.startswith("A100")
     if flags.release < releases.BATCH_DEFAULTS_BY_GPU:
         return (8192 if memory_bytes >= _LARGE_GPU_BYTES else 2048), 1024
     if memory_bytes >= _HUGE_GPU_BYTES and flags.release >= releases.LARGE_BATCH_OF_160_GIB:
         return 16384, 1024
-    if memory_bytes >= _LARGE_GPU_BYTES and not a100:
+    small = a100 and flags.release >= releases.SMALL_BATCH_OF_A100
+    if memory_bytes >= _LARGE_GPU_BYTES and not small:
         return 8192, 1024
     return 2048, 256
 

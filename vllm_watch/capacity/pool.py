@@ -195,7 +195,11 @@ class Pool:
                 return 2 + cache.checkpoints + ahead
             return 1 + ahead
         if cache.window_tokens is not None:
-            in_flight = settings.max_num_batched_tokens * _batches_in_flight(settings)
+            batches = 1  # the window keeps the blocks of each step in flight
+            if settings.release >= releases.WINDOW_KEEPS_IN_FLIGHT:
+                ahead_of_time = settings.flags.async_scheduling is not False
+                batches = settings.flags.pipeline_parallel_size + ahead_of_time
+            in_flight = settings.max_num_batched_tokens * batches
             before = cache.window_tokens - (0 if cache.chunked else 1)
             tokens = min(before + in_flight, length)
             return ceil_div(tokens, group.block_tokens) + (0 if cache.chunked else 1)
@@ -293,11 +297,3 @@ def _group(cache: LayerCache, block: int) -> Group:
 
 def _page(cache: LayerCache, block: int) -> int:
     return cache.state_bytes or cache.bytes_per_token * block
-
-
-def _batches_in_flight(settings: Settings) -> int:
-    """A sliding window keeps the blocks of each step in flight."""
-    stages, asked = settings.flags.pipeline_parallel_size, settings.flags.async_scheduling
-    if settings.release < releases.WINDOW_KEEPS_IN_FLIGHT:
-        return 1
-    return stages + (0 if asked is False else 1)

@@ -249,6 +249,8 @@ def with_layer_sizes(model: Model, config: Config) -> Model:
     if model.experts is None:
         width = number(config, "shared_intermediate_size") or width  # Granite 4 without experts
     per_layer = number(config, "hidden_size_per_layer_input") or 0
+    rank, inputs = number(config, "laurel_rank") or 0, number(config, "altup_num_inputs") or 1
+    hidden = model.hidden_size
     return replace(
         model,
         intermediate_size=number(config, "intermediate_size_mlp") or width,  # Llama 4
@@ -256,7 +258,8 @@ def with_layer_sizes(model: Model, config: Config) -> Model:
         window_attention=_window_attention(model, config),
         per_layer_size=per_layer,
         per_layer_vocab=number(config, "vocab_size_per_layer_input") or model.vocab_size,
-        small_matrices=_small(model, config),
+        # Gemma 3n: LAuReL and AltUp
+        small_matrices=2 * hidden * (rank * model.num_layers + (inputs - 1) * hidden),
     )
 
 
@@ -289,13 +292,6 @@ def _window_attention(model: Model, config: Config) -> Attention | None:
         key_dim=dim,
         value_dim=value or (dim if key else model.value_dim or dim),
     )
-
-
-def _small(model: Model, config: Config) -> int:
-    # Gemma 3n: LAuReL and AltUp
-    rank, inputs = number(config, "laurel_rank") or 0, number(config, "altup_num_inputs") or 1
-    hidden = model.hidden_size
-    return 2 * hidden * rank * model.num_layers + 2 * (inputs - 1) * hidden * hidden
 
 
 _MAMBA2_HEADS = ("mamba_n_heads", "mamba_num_heads", "n_mamba_heads", "num_heads")

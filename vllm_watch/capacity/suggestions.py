@@ -65,13 +65,12 @@ def _but(flags: Flags, name: str, value: Any) -> Flags:
 
 def _utilization(plan: Plan) -> Iterator[Change]:
     now = plan.settings.gpu_memory_utilization
-    flags = plan.settings.flags
-    if flags.kv_cache_memory_bytes is not None:
+    if plan.flags.kv_cache_memory_bytes is not None:
         return
     first = int(now * _UTILIZATION_STEPS) + 1
     for step in range(first, int(UTILIZATION_MAX * _UTILIZATION_STEPS) + 1):
         value = step / _UTILIZATION_STEPS
-        then = replace(flags, gpu_memory_utilization=value)
+        then = replace(plan.flags, gpu_memory_utilization=value)
         last = value == UTILIZATION_MAX
         if last or with_flags(plan, then).fits:
             more = _gib((value - now) * plan.machine.memory_bytes)
@@ -81,7 +80,7 @@ def _utilization(plan: Plan) -> Iterator[Change]:
 
 
 def _shorter(plan: Plan, *, hardly: bool) -> Iterator[Change]:
-    flags, length = plan.settings.flags, plan.longest
+    flags, length = plan.flags, plan.longest
     if hardly != (length >= plan.settings.max_model_len * _HARDLY_SHORTER):
         return
     block = max(1, plan.pool.block_size)
@@ -99,7 +98,7 @@ def _longest_profiled(plan: Plan) -> int | None:
     """Return a shorter length, which fits because vLLM then profiles a smaller batch."""
     length = plan.settings.max_model_len // 2
     while length >= _USEFUL_LENGTH:
-        then = with_flags(plan, replace(plan.settings.flags, max_model_len=length))
+        then = with_flags(plan, replace(plan.flags, max_model_len=length))
         if then.fits:
             return length
         length //= 2
@@ -107,16 +106,15 @@ def _longest_profiled(plan: Plan) -> int | None:
 
 
 def _kv_dtype(plan: Plan) -> Iterator[Change]:
-    flags = plan.settings.flags
     if plan.settings.kv_cache_dtype != "auto":
         return
     saved = 1 - 1 / dtype_bytes(plan.settings.dtype)
     why = f"each token takes {saved:.0%} less; needs a card and a kernel with fp8, and a check of the answers"
-    yield Suggestion("--kv-cache-dtype", "fp8", why), replace(flags, kv_cache_dtype="fp8")
+    yield Suggestion("--kv-cache-dtype", "fp8", why), replace(plan.flags, kv_cache_dtype="fp8")
 
 
 def _sequences(plan: Plan) -> Iterator[Change]:
-    flags, now = plan.settings.flags, plan.settings.max_num_seqs
+    flags, now = plan.flags, plan.settings.max_num_seqs
     counts = [each for each in _SEQUENCES if each < now]
     if plan.lacks_state_blocks and plan.num_blocks:
         counts = [plan.num_blocks, *(each for each in counts if each < plan.num_blocks)]
@@ -126,16 +124,15 @@ def _sequences(plan: Plan) -> Iterator[Change]:
             why = f"the sampler's peak shrinks by {_gib(plan.activation.peak_bytes - then.activation.peak_bytes)} GiB"
             if plan.lacks_state_blocks:
                 why = f"each needs a block for its recurrent state, and there are {plan.num_blocks}"
-            yield Suggestion("--max-num-seqs", str(count), why), then.settings.flags
+            yield Suggestion("--max-num-seqs", str(count), why), then.flags
             return
 
 
 def _batch(plan: Plan) -> Iterator[Change]:
-    flags = plan.settings.flags
-    tokens = max(_SMALL_BATCH_TOKENS, flags.max_num_seqs or 0)
+    tokens = max(_SMALL_BATCH_TOKENS, plan.flags.max_num_seqs or 0)
     if plan.settings.max_num_batched_tokens <= tokens or plan.settings.engine == "V0":
         return
-    then = replace(flags, max_num_batched_tokens=tokens)
+    then = replace(plan.flags, max_num_batched_tokens=tokens)
     freed = plan.activation.peak_bytes - with_flags(plan, then).activation.peak_bytes
     if freed > 0:
         why = f"the profiled batch shrinks by {_gib(freed)} GiB; long prompts take longer"
@@ -143,22 +140,20 @@ def _batch(plan: Plan) -> Iterator[Change]:
 
 
 def _eager(plan: Plan) -> Iterator[Change]:
-    flags = plan.settings.flags
     if plan.graph_bytes:
         why = f"no CUDA graphs: {_gib(plan.graph_bytes)} GiB, for slower decoding"
-        yield Suggestion("--enforce-eager", "", why), replace(flags, enforce_eager=True)
+        yield Suggestion("--enforce-eager", "", why), replace(plan.flags, enforce_eager=True)
 
 
 def _tensor_parallel(plan: Plan) -> Iterator[Change]:
-    flags = plan.settings.flags
     if plan.checkpoint.given_gib is not None:
         return
-    ranks = [each for each in _PARALLEL if each > flags.tensor_parallel_size]
+    ranks = [each for each in _PARALLEL if each > plan.flags.tensor_parallel_size]
     for each in ranks:
-        then = with_flags(plan, replace(flags, tensor_parallel_size=each))
+        then = with_flags(plan, replace(plan.flags, tensor_parallel_size=each))
         if _shares_heads(plan, each) and then.fits:
             why = f"weights and cache are split over {then.gpus_needed} GPUs"
-            yield Suggestion("--tensor-parallel-size", str(each), why), then.settings.flags
+            yield Suggestion("--tensor-parallel-size", str(each), why), then.flags
             return
 
 
@@ -168,31 +163,29 @@ def _shares_heads(plan: Plan, ranks: int) -> bool:
 
 
 def _weights(plan: Plan) -> Iterator[Change]:
-    flags = plan.settings.flags
-    if find_quantization(flags.quantization, plan.model.quantization).smallest:
+    if find_quantization(plan.flags.quantization, plan.model.quantization).smallest:
         return
-    then = with_flags(plan, replace(flags, quantization="fp8"))
+    then = with_flags(plan, replace(plan.flags, quantization="fp8"))
     before, after = plan.weights.bytes_per_gpu, then.weights.bytes_per_gpu
     if after < before:
         why = f"weights of about {_gib(after)} instead of {_gib(before)} GiB per GPU: quantized while loading"
-        yield Suggestion("--quantization", "fp8", why), then.settings.flags
+        yield Suggestion("--quantization", "fp8", why), then.flags
 
 
 def _cache_bytes(plan: Plan) -> Iterator[Change]:
-    flags = plan.settings.flags
-    if flags.kv_cache_memory_bytes is None:
+    if plan.flags.kv_cache_memory_bytes is None:
         return
     blocks, why = plan.pool.blocks_per_request(plan.settings.max_model_len) + 1, "one request"
     if plan.lacks_state_blocks and plan.settings.max_num_seqs > blocks:
         blocks, why = plan.settings.max_num_seqs, "each sequence's recurrent state"
     size = blocks * plan.pool.bytes_per_block
-    if size > flags.kv_cache_memory_bytes:
+    if size > plan.flags.kv_cache_memory_bytes:
         said = Suggestion("--kv-cache-memory-bytes", str(size), f"the need of {why}")
-        yield said, replace(flags, kv_cache_memory_bytes=size)
+        yield said, replace(plan.flags, kv_cache_memory_bytes=size)
 
 
 def _other_splits(plan: Plan) -> Iterator[Suggestion]:
-    flags, why = plan.settings.flags, _refusal(plan)
+    flags, why = plan.flags, _refusal(plan)
     accepted = accepted_length(flags, plan.model, plan.settings.max_model_len)
     options: list[tuple[str, tuple[int, ...]]] = [
         ("tensor_parallel_size", tuple(sorted((1, *_PARALLEL), key=lambda each: abs(each - flags.tensor_parallel_size)))),
@@ -215,7 +208,7 @@ def _other_splits(plan: Plan) -> Iterator[Suggestion]:
 
 
 def _waste(plan: Plan) -> Iterator[Suggestion]:
-    settings, flags = plan.settings, plan.settings.flags
+    settings, flags = plan.settings, plan.flags
     blocks = plan.pool.blocks_per_request(settings.max_model_len) * settings.max_num_seqs
     spare = (plan.num_blocks - blocks) * plan.pool.bytes_per_block
     if flags.kv_cache_memory_bytes is not None or spare < _MUCH_WASTE_BYTES:
@@ -278,7 +271,7 @@ def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
 
 
 def _startable(plan: Plan) -> Flags:
-    flags, tokens = plan.settings.flags, plan.settings.max_num_batched_tokens
+    flags, tokens = plan.flags, plan.settings.max_num_batched_tokens
     if flags.max_model_len is not None:
         accepted = accepted_length(flags, plan.model, flags.max_model_len)
         flags = replace(flags, max_model_len=accepted)
@@ -320,7 +313,7 @@ def _changed(before: Flags, after: Flags) -> dict[str, Any]:
 
 
 def _typed(plan: Plan, after: Flags) -> str:
-    changed = _changed(plan.settings.flags, after)
+    changed = _changed(plan.flags, after)
     given = _share(plan, after).given_gib
     if given != plan.checkpoint.given_gib:
         changed["weights_gib"] = f"{given:g}"
@@ -332,7 +325,7 @@ def _typed(plan: Plan, after: Flags) -> str:
 
 
 def _share(plan: Plan, flags: Flags) -> Checkpoint:
-    given, ratio = plan.checkpoint.given_gib, plan.settings.flags.ranks / flags.ranks
+    given, ratio = plan.checkpoint.given_gib, plan.flags.ranks / flags.ranks
     if given is None or ratio == 1:
         return plan.checkpoint
     return replace(plan.checkpoint, given_gib=float(f"{given * ratio:.4g}"))
@@ -361,7 +354,7 @@ def _together(plan: Plan, start: Flags, *, may_shorten: bool) -> Iterator[Way]:
             now = then
     if not now.fits:
         return
-    flags, given = now.settings.flags, plan.settings.flags
+    flags, given = now.flags, plan.flags
     for name in _changed(given, flags):
         fewer = _but(flags, name, getattr(given, name))
         if _split(plan, fewer).fits:
@@ -407,7 +400,7 @@ def _larger_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
 
 
 def _smaller_checkpoint(plan: Plan, start: Flags) -> Iterator[Way]:
-    now = find_quantization(plan.settings.flags.quantization, plan.model.quantization).smallest
+    now = find_quantization(plan.flags.quantization, plan.model.quantization).smallest
     flags = replace(start, quantization=None)
     for name, quantization in _CHECKPOINTS if plan.model.sized else ():
         smallest = quantization.smallest

@@ -82,8 +82,13 @@ def _replicated(model: Model, kind: LayerKind, *, mixture: bool) -> int:
     return model.hidden_size * columns
 
 
-def infer_intermediate(model: Model, parameters: int) -> int | None:
-    """Return the MLP's width that fits this parameter count, or None if it is implausible."""
+def infer_intermediate(model: Model, settings: Settings, bytes_per_gpu: int) -> int | None:
+    """Return the MLP's width, which may follow from the weights, or None if that is implausible."""
+    if model.intermediate_size is not None or model.experts is not None:
+        return model.intermediate_size
+    size = find_quantization(settings.flags.quantization, model.quantization).smallest
+    element = size or dtype_bytes(settings.dtype)
+    parameters = int(bytes_per_gpu * settings.flags.ranks / element)
     matrices = 3 if model.gated_mlp else 2
     alike = Counter(model.layer_kinds)
     attention = sum(layers * _mixer(model, kind) for kind, layers in alike.items())
@@ -95,10 +100,9 @@ def infer_intermediate(model: Model, parameters: int) -> int | None:
 def _mixer(model: Model, kind: LayerKind) -> int:
     if kind is LayerKind.NONE:
         return 0
-    if kind is LayerKind.STATE:
-        return _state(model)
-    if kind is LayerKind.STATE_AND_FULL:
-        return _state(model) + _attention(model, kind)
+    if kind in (LayerKind.STATE, LayerKind.STATE_AND_FULL):
+        state = model.hidden_size * model.state.projected_channels if model.state else 0
+        return state + (0 if kind is LayerKind.STATE else _attention(model, kind))
     if model.latent is not None:
         return _latent(model, model.latent)
     return _attention(model, kind)
@@ -124,10 +128,6 @@ def _latent(model: Model, latent: LatentAttention) -> int:
         + latent.lora_rank * heads * (latent.nope_dim + latent.value_dim)
         + heads * latent.value_dim * hidden
     )
-
-
-def _state(model: Model) -> int:
-    return model.hidden_size * model.state.projected_channels if model.state else 0
 
 
 def _feed_forward(model: Model, feed: FeedForward, width: int | None) -> tuple[int, int]:

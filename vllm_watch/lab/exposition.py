@@ -44,7 +44,7 @@ _ALL = "Latency with many buckets but no API specific labels. Made for more accu
 _BY_HANDLER = "Latency with only few buckets by handler. Made to be only used if aggregation by handler is important. "
 
 _Series = tuple[dict[str, str], float]  # labels, Unix time of creation
-# Name, type, help, lines, and what was created when.
+# Name, type, help, lines, and the series with their times of creation.
 _HttpFamily = tuple[str, str, str, list[str], list[_Series]]
 
 

@@ -34,10 +34,6 @@ class _Placement:
         self.first_pid = first_pid
         self._seen: dict[int, tuple[float, float, float]] = {}  # engine → t, busy seconds, share
 
-    def engines_on(self, index: int) -> list[int]:
-        count = len(self.vllm.engines) or self.vllm.num_engines
-        return [e for e in range(count) if self.indices[e % len(self.indices)] == index]
-
     def pid(self, engine: int) -> int:
         return self.first_pid + 1000 * self.vllm.incarnation + 1 + engine
 
@@ -139,7 +135,10 @@ class GpuRack:
         used = placement.used_bytes()
         found = []
         # A dead core has freed its GPU, a hung core has not.
-        for engine in placement.engines_on(index) if used and not vllm.dead else []:
+        count = (len(vllm.engines) or vllm.num_engines) if used and not vllm.dead else 0
+        for engine in range(count):
+            if placement.indices[engine % len(placement.indices)] != index:
+                continue
             ratio = placement.busy_ratio(engine)
             seconds = vllm.engines[engine].busy_seconds if engine < len(vllm.engines) else 0.0
             process = ProcessSample(

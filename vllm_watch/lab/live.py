@@ -6,6 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import partial
 from http import HTTPStatus
 
@@ -58,19 +59,13 @@ class LabServer:
         return f"http://{_HOST}:{self._port}"
 
     async def __aenter__(self) -> "LabServer":
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
-
-    async def start(self) -> None:
         """Raises ServeError if the port is taken."""
         self._reserved = self._bind()
         self._port = self._reserved.getsockname()[1]
         await self.follow()
+        return self
 
-    async def stop(self) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._close()
         if self._reserved is not None:
             self._reserved.close()
@@ -250,6 +245,7 @@ class Live:
         self.speed = speed
         self.servers = {name: LabServer(vllm, self.advance) for name, vllm in scene.servers.items()}
         self._began_s = 0.0
+        self._opened = AsyncExitStack()
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Live":
@@ -265,12 +261,10 @@ class Live:
             self.scene.begin_at(time.time())
         self._began_s = time.monotonic() - (time.time() - self.scene.epoch) / self.speed
         self.advance()
-        try:
+        async with AsyncExitStack() as opened:
             for server in self.servers.values():
-                await server.start()
-        except BaseException:
-            await self.stop()
-            raise
+                await opened.enter_async_context(server)
+            self._opened = opened.pop_all()
         self._task = asyncio.create_task(self._keep_time(), name="lab")
         return [
             Target(name=name, url=server.url, group=server.vllm.group)
@@ -282,8 +276,7 @@ class Live:
             self._task.cancel()
             await asyncio.wait([self._task])
             self._task = None
-        for server in self.servers.values():
-            await server.stop()
+        await self._opened.aclose()
 
     def advance(self) -> float:
         self.scene.advance((time.monotonic() - self._began_s) * self.speed)

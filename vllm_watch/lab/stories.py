@@ -83,12 +83,12 @@ def _one(
 
 
 def _scripted(title: str, **options: Any) -> Callable[[Script], None]:
-    """Tell the decorated script as the story of its name."""
+    """Return a decorator that adds a script to STORIES under its own name."""
 
-    def tell(script: Script) -> None:
+    def add(script: Script) -> None:
         STORIES[script.__name__.removeprefix("_")] = Story(title, _one(script, **options))
 
-    return tell
+    return add
 
 
 def _play_demo(scene: Scene) -> Iterator[float]:

@@ -178,17 +178,18 @@ class ClosedLoop(Workload):
         heappush(self._sends, t + self.RETRY_SECONDS)
 
 
-def bursty(
-    rng: Random, low: float = 0.15, burst_seconds: float = 20.0, calm_seconds: float = 60.0
-) -> Callable[[float], float]:
-    """Return a shape that alternates between full rate and `low`."""
-    bursting, change_t = False, rng.expovariate(1.0 / calm_seconds)
+_CALM_SHARE, _CALM_SECONDS, _BURST_SECONDS = 0.15, 60.0, 20.0
+
+
+def bursty(rng: Random) -> Callable[[float], float]:
+    """Return a shape that alternates between full rate and a low one."""
+    bursting, change_t = False, rng.expovariate(1.0 / _CALM_SECONDS)
 
     def share(t: float) -> float:
         nonlocal bursting, change_t
         while t >= change_t:
             bursting = not bursting
-            change_t += rng.expovariate(1.0 / (burst_seconds if bursting else calm_seconds))
-        return 1.0 if bursting else low
+            change_t += rng.expovariate(1.0 / (_BURST_SECONDS if bursting else _CALM_SECONDS))
+        return 1.0 if bursting else _CALM_SHARE
 
     return share

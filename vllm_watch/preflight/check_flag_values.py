@@ -99,13 +99,14 @@ def _switches(facts: Facts) -> Iterator[Finding]:
     """Find switches with a value: --enforce-eager=True. Without =, the value is a second model."""
     before: Given | None = None
     models = 0
+    named = any(each.name in (None, "model") for each in facts.command.given)
     for each in facts.command.given:
         if each.name is None:
             models += 1
             word = each.word
             if before is not None and models > 1 and _is_word_of(before, word):
                 yield from _switch(facts, Given(before.at, before.word, before.name, (word,)))
-        elif _is_switch(each.name) and each.values and (each.joined or _has_model(facts)):
+        elif _is_switch(each.name) and each.values and (each.joined or named):
             yield from _switch(facts, each)
         before = each
 
@@ -133,10 +134,6 @@ def _is_word_of(before: Given, word: str) -> bool:
 
 def _is_switch(name: str) -> bool:
     return name != "help" and (vllm_flags.is_switch(name) or (name.startswith("no-") and vllm_flags.is_switch(name[3:])))  # fmt: skip
-
-
-def _has_model(facts: Facts) -> bool:
-    return any(each.name in (None, "model") for each in facts.command.given)
 
 
 def _positionals(facts: Facts) -> Iterator[Finding]:
