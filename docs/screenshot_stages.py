@@ -20,7 +20,7 @@ from vllm_watch.lab.live import Live
 from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.stories import L40S, load
 from vllm_watch.lab.vllm import SimulatedVllm
-from vllm_watch.lab.workload import ClosedLoop, Sizes
+from vllm_watch.lab.workload import ClosedLoop, Sizes, Workload
 
 TOKEN = "a-token-for-the-pictures-only"  # noqa: S105 - of a daemon that lives for minutes on loopback
 _WEEK_SECONDS = 604_800.0
@@ -64,7 +64,7 @@ def _many() -> list[SimulatedVllm]:
     return [
         SimulatedVllm(
             name, group=name.rpartition("-")[0], config=L40S,
-            workload=load(_rng(n), 1.0) if n % 50 == 0 else None,
+            workload=load(_rng(n), 1.0) if n % 50 == 0 else Workload(),
         )
         for n, name in enumerate(names[:_MANY])
     ]  # fmt: skip

@@ -151,13 +151,11 @@ def rolling_updates(rng: Random) -> Script:
             yield rng.uniform(20 * MINUTE, 3 * HOUR)
             yield from _end_in_order(scene, rng)
             slower = rng.uniform(0.6, 2.0)
-            vllm.replace_model(
-                replace(
-                    first,
-                    num_gpu_blocks=int(first.num_gpu_blocks * rng.uniform(0.5, 1.0)),
-                    step_base_seconds=first.step_base_seconds * slower,
-                    step_seconds_per_token=first.step_seconds_per_token * slower,
-                )
+            vllm.config = replace(
+                first,
+                num_gpu_blocks=int(first.num_gpu_blocks * rng.uniform(0.5, 1.0)),
+                step_base_seconds=first.step_base_seconds * slower,
+                step_seconds_per_token=first.step_seconds_per_token * slower,
             )
             yield from _start(scene, rng.uniform(20.0, 150.0), usual)
 

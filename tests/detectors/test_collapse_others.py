@@ -180,7 +180,7 @@ def another_model(vllm):
 
     vllm.stop()
     yield 10.0
-    vllm.replace_model(replace(L40S, num_gpu_blocks=7000, step_base_seconds=0.08))
+    vllm.config = replace(L40S, num_gpu_blocks=7000, step_base_seconds=0.08)
     vllm.start(load_seconds=60.0)
     yield 500.0
 

@@ -29,7 +29,7 @@ def drained_update(scene):
     vllm.workload.per_second = 0.0
     yield 30.0
     vllm.stop()
-    vllm.replace_model(replace(L40S, num_gpu_blocks=7000, step_base_seconds=0.035))
+    vllm.config = replace(L40S, num_gpu_blocks=7000, step_base_seconds=0.035)
     vllm.start(load_seconds=60.0)
     yield 60.0
     vllm.workload.per_second = usual

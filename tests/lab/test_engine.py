@@ -23,7 +23,7 @@ LOADS = st.lists(
 
 
 def engine_of(config=SMALL):
-    return Engine(config, V1.bounds, V1.finished_reasons)
+    return Engine(config, V1)
 
 
 def requests_of(load):

@@ -196,9 +196,9 @@ async def test_a_taken_port_is_an_error_with_a_remedy():
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        server = LabServer(SimulatedVllm("a"), lambda: 0.0, port=port)
         with pytest.raises(ServeError, match=f"127.0.0.1:{port}: Address already in use"):
-            await server.start()
+            async with LabServer(SimulatedVllm("a"), lambda: 0.0, port=port):
+                pass
 
 
 async def test_metrics_are_packed_only_if_asked():

@@ -27,8 +27,8 @@ def facts_of(program: Path, *words: str, seconds_max: float = SECONDS_MAX, **env
 
 def findings(program: Path, *words: str, seconds_max: float = SECONDS_MAX, **environment: str) -> list[Finding]:  # fmt: skip
     """All findings of the check `flags`."""
-    verdict = judge(facts_of(program, *words, seconds_max=seconds_max, **environment))
-    return [each for each in verdict.findings if each.check == "flags"]
+    findings = judge(facts_of(program, *words, seconds_max=seconds_max, **environment))
+    return [each for each in findings if each.check == "flags"]
 
 
 _INT = "argument --stream-interval: invalid int value: 'x'"

@@ -33,7 +33,7 @@ def _unsure_weights(plan: Plan) -> float:
         return 0.0
     share = _CHECKPOINT
     if plan.checkpoint.bytes_total is None:
-        flags, model = plan.settings.flags, plan.model
+        flags, model = plan.flags, plan.model
         quantized = find_quantization(flags.quantization, model.quantization).smallest is not None
         share = _QUANTIZED if quantized else _COUNTED
     return share * plan.weights.bytes_per_gpu
@@ -46,7 +46,7 @@ def _unsure_figures(plan: Plan) -> list[tuple[float, float]]:
         found = [(_FORWARD * plan.activation.peak_bytes, _FORWARD * plan.activation.peak_bytes)]
     if plan.non_torch_bytes:
         alone, each = overheads.NON_TORCH_ONE_GPU_GIB, overheads.NON_TORCH_PER_RANK_GIB
-        ranks = plan.settings.tensor_parallel_size * plan.settings.flags.pipeline_parallel_size
+        ranks = plan.flags.ranks
         found.append(_around(alone, GIB) if ranks == 1 else _around(each, ranks * GIB))
     if plan.graph_bytes:
         found.append(_around(overheads.GRAPHS_GIB, GIB))
@@ -60,7 +60,7 @@ def _around(figure: Figure, unit: float) -> tuple[float, float]:
 
 def assumptions(plan: Plan) -> tuple[str, ...]:
     """Return one sentence per assumption, most important first."""
-    settings, flags = plan.settings, plan.settings.flags
+    settings, flags = plan.settings, plan.flags
     said = [
         f"vLLM {settings.release}, engine {settings.engine}",
         f"memory per GPU: {plan.machine.memory_source}, none of it used by others",
@@ -108,17 +108,15 @@ def _encoder(plan: Plan) -> str:
 
 
 def _figures(plan: Plan) -> list[str]:
-    if plan.settings.flags.kv_cache_memory_bytes is not None:
+    if plan.flags.kv_cache_memory_bytes is not None:
         return ["the KV cache is as given: --gpu-memory-utilization has no effect"]
     copies = sampler_copies(plan.settings.release)
     said = [f"sampler: {copies.value} ({copies.low} to {copies.high}) {copies.unit}"]
     if plan.non_torch_bytes:
         figure, each = overheads.NON_TORCH_ONE_GPU_GIB, ""
         if plan.gpus_needed > 1:
-            figure, each = (
-                overheads.NON_TORCH_PER_RANK_GIB,
-                " for each rank of the group, on each",
-            )
+            figure = overheads.NON_TORCH_PER_RANK_GIB
+            each = " for each rank of the group, on each"
         said.append(
             f"CUDA context and libraries: {figure.value} ({figure.low} to {figure.high}) GiB{each}"
         )

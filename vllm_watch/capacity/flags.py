@@ -18,7 +18,6 @@ _LARGE_GPU_BYTES, _HUGE_GPU_BYTES = 70 * GIB, 160 * GIB  # as in vLLM's get_batc
 _MULTIMODAL_BATCH = 5120  # V0's floor for models with an encoder
 _BEFORE_AMPERE = ("T4", "V100", "V100 32GB", "P100")
 _FP8_KV_GPUS = ("H100", "H200", "H20", "GH200")  # Hopper: FlashAttention 3 has an fp8 cache
-_CPU_NAMES = ("cpu",)
 _UTILIZATION_OLD, _UTILIZATION_NEW = 0.9, 0.92
 _REFINED_LEAST = 32  # side of fp8 blocks; source: vLLM's fp8_utils.py and fused_moe/oracle/fp8.py
 
@@ -65,6 +64,11 @@ class Flags:
     cpu_offload_bytes: int = 0
     drafter: Drafter | None = None
 
+    @property
+    def ranks(self) -> int:
+        """GPUs that share one copy of the model."""
+        return self.tensor_parallel_size * self.pipeline_parallel_size
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -106,7 +110,7 @@ def settle(
         check_config_dtype(model.dtype)
     length = flags.max_model_len or model.max_position_embeddings or LENGTH_UNSAID
     v0 = flags.use_v0 if flags.use_v0 is not None else _defaults_to_v0(flags, model, gpu)
-    cpu = (gpu_name or "").lower() in _CPU_NAMES
+    cpu = (gpu_name or "").lower() == "cpu"
     tokens, seqs = (
         _batch_v0(flags, model, length) if v0 else _batch_v1(flags, gpu, memory_bytes, cpu=cpu)
     )
@@ -116,6 +120,9 @@ def settle(
     utilization = flags.gpu_memory_utilization
     if utilization is None:
         utilization = default_utilization(release)
+    cached = flags.kv_cache_dtype
+    if cached == "auto" and release >= releases.CHECKPOINT_CACHE_DTYPE:
+        cached = model.kv_cache_dtype or "auto"
     return Settings(
         flags=flags,
         engine="V0" if v0 else "V1",
@@ -125,7 +132,7 @@ def settle(
         max_num_batched_tokens=tokens,
         block_size=_block_size(flags, model, cpu=cpu),
         dtype=model.dtype if flags.dtype == "auto" else flags.dtype,
-        kv_cache_dtype=_kv_cache_dtype(flags, model),
+        kv_cache_dtype=cached,
         cpu=cpu,
     )
 
@@ -210,12 +217,6 @@ def _defaults_to_v0(flags: Flags, model: Model, gpu: Gpu | None) -> bool:
     return any(unable) and flags.release < releases.HYBRID_POOL
 
 
-def _kv_cache_dtype(flags: Flags, model: Model) -> str:
-    if flags.kv_cache_dtype != "auto" or flags.release < releases.CHECKPOINT_CACHE_DTYPE:
-        return flags.kv_cache_dtype
-    return model.kv_cache_dtype or "auto"
-
-
 def _batch_v0(flags: Flags, model: Model, length: int) -> tuple[int, int]:
     if length > _LONG_CONTEXT and not model.multimodal:
         return (2048 if flags.release >= releases.CHUNK_OF_2048 else 512), 256
@@ -223,19 +224,15 @@ def _batch_v0(flags: Flags, model: Model, length: int) -> tuple[int, int]:
 
 
 def _batch_v1(flags: Flags, gpu: Gpu | None, memory_bytes: int, *, cpu: bool) -> tuple[int, int]:
-    ranks = flags.tensor_parallel_size * flags.pipeline_parallel_size
     if cpu:
-        return 2048 * ranks, 128 * ranks
-    a100 = (
-        gpu is not None
-        and gpu.name.startswith("A100")
-        and flags.release >= releases.SMALL_BATCH_OF_A100
-    )
+        return 2048 * flags.ranks, 128 * flags.ranks
+    a100 = gpu is not None and gpu.name.startswith("A100")
     if flags.release < releases.BATCH_DEFAULTS_BY_GPU:
         return (8192 if memory_bytes >= _LARGE_GPU_BYTES else 2048), 1024
     if memory_bytes >= _HUGE_GPU_BYTES and flags.release >= releases.LARGE_BATCH_OF_160_GIB:
         return 16384, 1024
-    if memory_bytes >= _LARGE_GPU_BYTES and not a100:
+    small = a100 and flags.release >= releases.SMALL_BATCH_OF_A100
+    if memory_bytes >= _LARGE_GPU_BYTES and not small:
         return 8192, 1024
     return 2048, 256
 

@@ -5,7 +5,7 @@ Per-token-head types add a scale; NVFP4 packs two values into a byte, and adds a
 
 from fractions import Fraction
 
-from vllm_watch.capacity.units import ceil_div, round_up, shown
+from vllm_watch.capacity.units import ceil_div, shown
 from vllm_watch.errors import WatchError
 
 # Bytes per element.
@@ -34,11 +34,6 @@ SCALE_BYTES = 4  # per token and head, K and V have one float32 each
 DS_MLA_ROW_BYTES = 656  # 512 fp8 values, 4 scales of 4 bytes, 64 rotary values of 2 bytes
 
 
-def known_kv_types() -> tuple[str, ...]:
-    """Return all known names."""
-    return ("auto", *_ELEMENT, *_PACKED)
-
-
 def key_value_bytes(head_dim: int, kv_dtype: str, model_dtype: str) -> int:
     """Return one head's bytes of K and V for one token."""
     if kv_dtype not in _PACKED:
@@ -46,7 +41,7 @@ def key_value_bytes(head_dim: int, kv_dtype: str, model_dtype: str) -> int:
     key_bits, value_bits = _PACKED[kv_dtype]
     norm = 0 if key_bits == _FP8_BITS else _KEY_NORM_BYTES
     packed = ceil_div(head_dim * key_bits, 8) + norm + ceil_div(head_dim * value_bits, 8)
-    return round_up(packed + _VALUE_SCALES_BYTES, 2)
+    return ceil_div(packed + _VALUE_SCALES_BYTES, 2) * 2
 
 
 def head_bytes(elements: int, kv_dtype: str, model_dtype: str) -> int:
@@ -59,7 +54,7 @@ def head_bytes(elements: int, kv_dtype: str, model_dtype: str) -> int:
     if kv_dtype not in _ELEMENT:
         raise WatchError(
             f"--kv-cache-dtype {shown(kv_dtype)} is not known here",
-            f"one of {', '.join(known_kv_types())}",
+            f"one of {', '.join(('auto', *_ELEMENT, *_PACKED))}",
         )
     scale = SCALE_BYTES if kv_dtype.endswith("_per_token_head") else 0
     return int(elements * _ELEMENT[kv_dtype]) + scale

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from vllm_watch.capacity import release as releases
 from vllm_watch.capacity.flags import Settings
 from vllm_watch.capacity.kv_types import dtype_bytes
-from vllm_watch.capacity.model import Encoder, LatentAttention, Model
+from vllm_watch.capacity.model import LatentAttention, Model
 from vllm_watch.capacity.pool import PLAIN_MLA_HEAD
 from vllm_watch.capacity.release import Release
 from vllm_watch.capacity.units import GIB, ceil_div
@@ -54,12 +54,9 @@ GRAPHS_GIB = Figure(
     0.25, 0.07, 0.5, "GiB", "0.18 to 0.22 with 2 to 18 graphs: 0.08 to 0.61, in the middle 0.30"
 )
 LAZY_CONTEXT_GIB = Figure(
-    0.31,
-    0.1,
-    0.4,
-    "GiB",
+    0.31, 0.1, 0.4, "GiB",
     "0.6.4 on RTX A6000 (issue 10360): 0.44 outside PyTorch, less the 0.13 above",
-)
+)  # fmt: skip
 GRAPH_GIB = Figure(
     0.0058, 0.003, 0.015, "GiB",
     "the same with 86 to 102 graphs, from Qwen2.5-7B on RTX 4090 to B200: 0.53 to 1.58, in the middle 0.76",
@@ -100,7 +97,8 @@ def activation(
     if settings.release < releases.PROFILES_CLEAN_DEVICE:
         forward = _held(model, settings, width, stream)
     if offloaded and settings.engine == "V0":
-        forward += _fetched(model, settings)
+        ranks = settings.tensor_parallel_size * model.num_layers
+        forward += count_parameters(model).matrices * element // ranks
     seen, kept, images = _encoder(model, settings, element)
     sequences = settings.max_num_seqs
     if images and settings.engine == "V0":  # V0 profiles one image per prompt
@@ -121,23 +119,14 @@ def _encoder(model: Model, settings: Settings, element: int) -> tuple[int, int, 
     whole = max(1, settings.max_num_batched_tokens // encoder.item_tokens)
     images = min(whole, settings.max_num_seqs)
     tokens = images * encoder.item_tokens
-    seen = _encoder_peak(encoder, tokens, element)
-    return seen, tokens * model.hidden_size * element, images
-
-
-def _encoder_peak(encoder: Encoder, tokens: int, element: int) -> int:
-    """Return the peak for images of this many tokens.
-
-    Two ranks do not lower the peak, because exchange buffers need the memory that splitting
-    the MLP saves.
-    """
+    # Two ranks do not lower the peak, because exchange buffers need the memory that splitting the
+    # MLP saves.
     width = _ENCODER_STREAMS * encoder.hidden_size + _ENCODER_WIDEST * encoder.intermediate_size
-    return tokens * encoder.patches_per_token * width * element
-
-
-def _fetched(model: Model, settings: Settings) -> int:
-    ranks = settings.tensor_parallel_size * model.num_layers
-    return count_parameters(model).matrices * dtype_bytes(settings.dtype) // ranks
+    return (
+        tokens * encoder.patches_per_token * width * element,
+        tokens * model.hidden_size * element,
+        images,
+    )
 
 
 def sampler_copies(release: Release) -> Figure:
@@ -197,7 +186,7 @@ _LARGEST_GRAPH, _COARSE_FROM, _FINE_STEP = 512, 256, 8  # sequences
 
 def non_torch_bytes(settings: Settings) -> int:
     """Return the memory outside PyTorch that vLLM's profiling measures."""
-    ranks = settings.flags.tensor_parallel_size * settings.flags.pipeline_parallel_size
+    ranks = settings.flags.ranks
     size = NON_TORCH_ONE_GPU_GIB.value
     if ranks > 1:  # NCCL keeps buffers for every peer
         size = NON_TORCH_PER_RANK_GIB.value * ranks

@@ -5,11 +5,9 @@ from dataclasses import dataclass, replace
 from vllm_watch.capacity import release as releases
 from vllm_watch.capacity.flags import Flags, Settings, obstacle, settle
 from vllm_watch.capacity.gpus import Gpu
-from vllm_watch.capacity.kv_types import dtype_bytes
 from vllm_watch.capacity.model import Model
 from vllm_watch.capacity.overheads import Activation, activation, graph_bytes, non_torch_bytes
 from vllm_watch.capacity.pool import Pool, draft_caches, layer_caches, make_pool, stage_layers
-from vllm_watch.capacity.quantization import find_quantization
 from vllm_watch.capacity.units import GIB
 from vllm_watch.capacity.weights import Weights, infer_intermediate, weights_on_gpu
 from vllm_watch.errors import WatchError
@@ -61,10 +59,12 @@ class Plan:
     longest: int
 
     @property
+    def flags(self) -> Flags:
+        return self.settings.flags
+
+    @property
     def gpus_needed(self) -> int:
-        flags = self.settings.flags
-        ranks = flags.tensor_parallel_size * flags.pipeline_parallel_size
-        return ranks * flags.data_parallel_size
+        return self.flags.ranks * self.flags.data_parallel_size
 
     @property
     def has_memory(self) -> bool:
@@ -102,8 +102,7 @@ class Plan:
 
     @property
     def obstacle(self) -> str | None:
-        settings = self.settings
-        return obstacle(settings.flags, self.model, settings.max_num_batched_tokens)
+        return obstacle(self.flags, self.model, self.settings.max_num_batched_tokens)
 
     @property
     def refusal(self) -> str | None:
@@ -141,7 +140,7 @@ def make_plan(model: Model, flags: Flags, machine: Machine, checkpoint: Checkpoi
     weights = weights_on_gpu(
         model, settings, given_gib=checkpoint.given_gib, checkpoint_bytes=checkpoint.bytes_total
     )
-    width = _intermediate(model, settings, weights)
+    width = infer_intermediate(model, settings, weights.bytes_per_gpu)
     peak = activation(model, settings, intermediate=width, offloaded=weights.offloaded)
     budget = int(machine.memory_bytes * settings.gpu_memory_utilization)
     non_torch, graphs = non_torch_bytes(settings), graph_bytes(settings)
@@ -189,12 +188,3 @@ def _fullest_pool(model: Model, settings: Settings) -> Pool:
             caches += draft_caches(model, settings)
         pools.append(make_pool(caches, settings))
     return max(pools, key=lambda pool: pool.bytes_per_block)
-
-
-def _intermediate(model: Model, settings: Settings, weights: Weights) -> int | None:
-    if model.intermediate_size is not None or model.experts is not None:
-        return model.intermediate_size
-    size = find_quantization(settings.flags.quantization, model.quantization).smallest
-    ranks = settings.flags.tensor_parallel_size * settings.flags.pipeline_parallel_size
-    parameters = int(weights.bytes_per_gpu * ranks / (size or dtype_bytes(settings.dtype)))
-    return infer_intermediate(model, parameters)

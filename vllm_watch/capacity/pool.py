@@ -14,7 +14,7 @@ from vllm_watch.capacity import release as releases
 from vllm_watch.capacity.flags import Settings
 from vllm_watch.capacity.kv_types import DS_MLA_ROW_BYTES, dtype_bytes, head_bytes, key_value_bytes
 from vllm_watch.capacity.model import Attention, LayerKind, Model
-from vllm_watch.capacity.units import ceil_div, round_up
+from vllm_watch.capacity.units import ceil_div
 
 _V0_PAD_ELEMENTS = 128  # 0.7.1 and 0.7.2 pad MLA's elements to a multiple of this
 PLAIN_MLA_HEAD = 256  # before vLLM's MLA cache, heads of 192 were padded to this
@@ -107,7 +107,7 @@ def _full(model: Model, settings: Settings) -> list[LayerCache]:
         return [LayerCache(heads * key_value_bytes(PLAIN_MLA_HEAD, settings.kv_cache_dtype, settings.dtype))]  # fmt: skip
     row = latent.lora_rank + latent.rope_dim
     if settings.release < releases.MLA_UNPADDED:
-        row = round_up(row, _V0_PAD_ELEMENTS)
+        row = ceil_div(row, _V0_PAD_ELEMENTS) * _V0_PAD_ELEMENTS
     if settings.kv_cache_dtype == "fp8_ds_mla" or (
         latent.indexer_dim and settings.kv_cache_dtype.startswith("fp8")
     ):
@@ -163,14 +163,11 @@ _PAD_RATHER_THAN_SPLIT = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Layers that share one block table."""
+    """Layers of one kind of cache that share one block table."""
 
-    layers: int
+    cache: LayerCache
     block_tokens: int
     """Tokens per block; 0 if a block holds one state."""
-    window_tokens: int | None = None
-    chunked: bool = False
-    checkpoints: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,16 +187,22 @@ class Pool:
         return sum(self._blocks_of(group, length) for group in self.groups)
 
     def _blocks_of(self, group: Group, length: int) -> int:
-        settings = self.settings
+        settings, cache = self.settings, group.cache
         ahead = settings.flags.drafter.tokens if settings.flags.drafter else 0
         if not group.block_tokens:
-            kept = 2 + group.checkpoints if _keeps_prefix_states(settings) else 1
-            return kept + ahead
-        if group.window_tokens is not None:
-            in_flight = settings.max_num_batched_tokens * _batches_in_flight(settings)
-            before = group.window_tokens - (0 if group.chunked else 1)
+            for_prefixes = settings.release >= releases.STATE_PAGES_FOR_PREFIXES
+            if settings.flags.enable_prefix_caching and for_prefixes:
+                return 2 + cache.checkpoints + ahead
+            return 1 + ahead
+        if cache.window_tokens is not None:
+            batches = 1  # the window keeps the blocks of each step in flight
+            if settings.release >= releases.WINDOW_KEEPS_IN_FLIGHT:
+                ahead_of_time = settings.flags.async_scheduling is not False
+                batches = settings.flags.pipeline_parallel_size + ahead_of_time
+            in_flight = settings.max_num_batched_tokens * batches
+            before = cache.window_tokens - (0 if cache.chunked else 1)
             tokens = min(before + in_flight, length)
-            return ceil_div(tokens, group.block_tokens) + (0 if group.chunked else 1)
+            return ceil_div(tokens, group.block_tokens) + (0 if cache.chunked else 1)
         return ceil_div(
             ceil_div(length, settings.flags.decode_context_parallel_size), group.block_tokens
         )
@@ -254,7 +257,7 @@ def make_pool(caches: list[LayerCache], settings: Settings) -> Pool:
 def _uniform_pool(caches: list[LayerCache], settings: Settings) -> Pool:
     """Without hybrid pools, layers with a window keep all tokens, too."""
     per_token = sum(each.bytes_per_token for each in caches)
-    groups = (Group(len(caches), settings.block_size),) if per_token else ()
+    groups = (Group(LayerCache(per_token), settings.block_size),) if per_token else ()
     return Pool(per_token * settings.block_size, groups, settings)
 
 
@@ -276,7 +279,7 @@ def _grouped_pool(
     if len({(each.window_tokens, each.chunked, bool(each.state_bytes)) for each in kinds}) == 1:
         per_block = sum(_page(each, block) * count for each, count in kinds.items())
         each = next(iter(kinds))
-        return Pool(per_block, (_group(each, sum(kinds.values()), block),), settings)
+        return Pool(per_block, (_group(each, block),), settings)
     page = max(_page(each, block) for each in kinds)
     fewest, most = min(kinds.values()), max(kinds.values())
     size = most if most < fewest * _PAD_RATHER_THAN_SPLIT else fewest
@@ -284,29 +287,13 @@ def _grouped_pool(
     for each, count in kinds.items():
         own = _page(each, block)
         length = block * (page // own if page % own == 0 else 1)
-        groups += [_group(each, size, length)] * ceil_div(count, size)
+        groups += [_group(each, length)] * ceil_div(count, size)
     return Pool(page * size, tuple(groups), settings)
 
 
-def _group(cache: LayerCache, layers: int, block: int) -> Group:
-    tokens = 0 if cache.state_bytes else block
-    return Group(layers, tokens, cache.window_tokens, cache.chunked, cache.checkpoints)
+def _group(cache: LayerCache, block: int) -> Group:
+    return Group(cache, 0 if cache.state_bytes else block)
 
 
 def _page(cache: LayerCache, block: int) -> int:
     return cache.state_bytes or cache.bytes_per_token * block
-
-
-def _keeps_prefix_states(settings: Settings) -> bool:
-    return (
-        settings.flags.enable_prefix_caching
-        and settings.release >= releases.STATE_PAGES_FOR_PREFIXES
-    )
-
-
-def _batches_in_flight(settings: Settings) -> int:
-    """A sliding window keeps the blocks of each step in flight."""
-    stages, asked = settings.flags.pipeline_parallel_size, settings.flags.async_scheduling
-    if settings.release < releases.WINDOW_KEEPS_IN_FLIGHT:
-        return 1
-    return stages + (0 if asked is False else 1)

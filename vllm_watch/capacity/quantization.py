@@ -40,22 +40,19 @@ def _all(name: str, size: float | None) -> Quantization:
     return Quantization(name, size, size, size)
 
 
-def _experts_alone(name: str, size: float) -> Quantization:
-    return Quantization(name, None, None, size)
-
-
 NONE = _all("none", None)
 ONLINE = ("fp8", "bitsandbytes")
 """Methods that vLLM applies while loading."""
 _NVFP4, _MXFP4, _MXFP8 = 0.5625, 0.53125, 1.03125
+_INT4 = (4 + (_SCALE_BITS + 4) / _DEFAULT_GROUP) / 8
 _BY_NAME: dict[str, float] = {
     "fp8": 1.0, "fbgemm_fp8": 1.0, "ptpc_fp8": 1.0, "modelopt": 1.0, "int8": 1.0, "w8a8": 1.0,
     "experts_int8": 1.0, "tpu_int8": 1.0, "bitsandbytes_8bit": 1.0, "petit_nvfp4": _NVFP4,
     "nvfp4": _NVFP4, "modelopt_fp4": _NVFP4, "modelopt_mxfp8": _MXFP8, "mxfp4": _MXFP4,
     "mxfp8": _MXFP8, "deepspeedfp": 1.0, "compressed-tensors w8a8": 1.0,
+    **dict.fromkeys(("awq", "awq_marlin", "gptq", "gptq_marlin", "gptq_marlin_24", "auto-round", "inc", "hqq",
+                     "marlin", "squeezellm", "moe_wna16", "quark", "aqlm", "w4a16"), _INT4),
 }  # fmt: skip
-_FOUR_BIT = ("awq", "awq_marlin", "gptq", "gptq_marlin", "gptq_marlin_24", "auto-round", "inc", "hqq",
-             "marlin", "squeezellm", "moe_wna16", "quark", "aqlm", "w4a16")  # fmt: skip
 # Names of formats in other libraries.
 _PATTERNS = (
     (r"mxfp8", _MXFP8),
@@ -69,7 +66,7 @@ _EXPERT_DTYPES = {"fp4": _MXFP4, "mxfp4": _MXFP4, "nvfp4": _NVFP4, "fp8": 1.0, "
 _FLOAT_4 = {"num_bits": 4, "group_size": 16, "type": "float"}
 _FLOAT_8 = {"num_bits": 8, "type": "float"}
 _GGUF_BITS = 4.85  # Q4_K_M
-_NF4_GROUP, _NF4_SCALE_BITS = 64, 8  # bitsandbytes with double quantization
+_NF4 = (4 + _SMALL_SCALE_BITS / 64) / 8  # bitsandbytes with double quantization
 _KEPT_KEYS = ("ignore", "exclude_modules", "modules_to_not_convert", "ignored_layers", "exclude")
 _ATTENTION = re.compile(r"(attn|attention)(\W|$)")
 
@@ -81,14 +78,10 @@ def find_quantization(flag: str | None, checkpoint: Quantization | None) -> Quan
     if flag is None:
         return NONE
     name = flag.lower()
-    if name == "mxfp4":
-        return _experts_alone(name, _MXFP4)
     if name in _BY_NAME:
-        return _all(name, _BY_NAME[name])
-    if name in _FOUR_BIT:
-        return _all(name, _grouped(4, _DEFAULT_GROUP, symmetric=False))
+        return _named(name)
     if name == "bitsandbytes":
-        return _all(name, _nf4())
+        return _all(name, _NF4)
     if name == "gguf":
         return replace(_all(name, _GGUF_BITS / 8), tables=_GGUF_BITS / 8)
     # A name without a known format counts as unquantized.
@@ -107,6 +100,12 @@ def read_quantization(config: Mapping[str, Any], *, expert_dtype: Any, layers: i
     return found
 
 
+def _named(name: str) -> Quantization:
+    if name == "mxfp4":
+        return Quantization(name, None, None, _MXFP4)
+    return _all(name, _BY_NAME[name])
+
+
 def _by_words(text: str) -> float | None:
     return next((size for pattern, size in _PATTERNS if re.search(pattern, text)), None)
 
@@ -114,10 +113,6 @@ def _by_words(text: str) -> float | None:
 def _grouped(bits: float, group: int, *, symmetric: bool, scale_bits: int = _SCALE_BITS) -> float:
     per_group = scale_bits + (0 if symmetric else bits)
     return (bits + (per_group / group if group > 0 else 0)) / 8
-
-
-def _nf4() -> float:
-    return (4 + _NF4_SCALE_BITS / _NF4_GROUP) / 8
 
 
 def _of_method(config: Mapping[str, Any]) -> Quantization:
@@ -135,12 +130,8 @@ def _of_method(config: Mapping[str, Any]) -> Quantization:
         group = config.get("group_size", config.get("q_group_size", _DEFAULT_GROUP))
         symmetric = bool(config.get("sym", not config.get("zero_point", False)))
         return _all(f"{method} {bits} bit", _grouped(bits, int(group), symmetric=symmetric))
-    if method == "mxfp4":
-        return _experts_alone(method, _MXFP4)
     if method in _BY_NAME:
-        return _all(method, _BY_NAME[method])
-    if method in _FOUR_BIT:
-        return _all(method, _grouped(4, _DEFAULT_GROUP, symmetric=False))
+        return _named(method)
     return _all(method, None) if method else NONE
 
 
@@ -213,7 +204,7 @@ def _quark(config: Mapping[str, Any]) -> Quantization:
     whole = config.get("global_quant_config")
     weights = whole.get("weight") if isinstance(whole, Mapping) else None
     if not isinstance(weights, Mapping):
-        return _all("quark", _grouped(4, _DEFAULT_GROUP, symmetric=False))
+        return _named("quark")
     word = str(weights.get("dtype") or "").lower()
     size = _MXFP4 if word == "fp4" else _by_words(word) or 1.0
     return _all(f"quark {word}".strip(), size)
@@ -236,7 +227,7 @@ def _keeps_attention(config: Mapping[str, Any], layers: int) -> bool:
 
 
 _READERS: dict[str, Callable[[Mapping[str, Any]], Quantization]] = {
-    "bitsandbytes": lambda config: _all("bitsandbytes", _nf4() if config.get("load_in_4bit", True) else 1.0),
+    "bitsandbytes": lambda config: _all("bitsandbytes", _NF4 if config.get("load_in_4bit", True) else 1.0),
     "torchao": lambda config: _all("torchao", _by_words(str(config.get("quant_type")).lower()) or 1.0),
     "quark": _quark,
 }  # fmt: skip

@@ -25,7 +25,14 @@ from vllm_watch.capacity.read_layers import (
     unknown_kinds,
     with_layer_sizes,
 )
-from vllm_watch.capacity.units import LAYERS_MAX, NUMBER_MAX, check_numbers, is_size, shown
+from vllm_watch.capacity.units import (
+    AS_PUBLISHED,
+    LAYERS_MAX,
+    NUMBER_MAX,
+    check_numbers,
+    is_size,
+    shown,
+)
 from vllm_watch.errors import WatchError
 
 _LARGEST_ITEM_TOKENS = 16384
@@ -43,48 +50,37 @@ def read_encoder(config: Config) -> Encoder | None:
     inner = vision.get("intermediate_size") or 4 * width
     if not all(isinstance(each, int) and each > 0 for each in (layers, width, inner)):
         return None
-    ratio = _patches_per_token(config, vision)
+    size, patch = vision.get("image_size"), vision.get("patch_size")
+    patches = None
+    if isinstance(size, int) and isinstance(patch, int) and 0 < patch <= size:
+        patches = (size // patch) ** 2
+    tokens = _optional(config.get("mm_tokens_per_image") or vision.get("default_output_length"))
+    ratio = _patches_per_token(config, vision, patches, tokens)
+    if tokens is None:
+        tokens = max(1, patches // ratio) if patches else _LARGEST_ITEM_TOKENS
     return Encoder(
         parameters=layers * (4 * width * width + 2 * width * inner),
         hidden_size=width,
         intermediate_size=inner,
         patches_per_token=ratio,
-        item_tokens=_item_tokens(config, vision, ratio),
+        item_tokens=tokens,
     )
 
 
-def _patches_per_token(config: Config, vision: Config) -> int:
+def _patches_per_token(
+    config: Config, vision: Config, patches: int | None, tokens: int | None
+) -> int:
     for each in (vision, config):
         for key in ("spatial_merge_size", "pooling_kernel_size"):
-            side = each.get(key)
-            if isinstance(side, int) and side > 0:
+            side = _optional(each.get(key))
+            if side is not None:
                 return side * side
-    fixed, patches = _stated_tokens(config, vision), _image_patches(vision)
-    if fixed and patches:
-        return max(1, patches // fixed)
+    if tokens and patches:
+        return max(1, patches // tokens)
     shuffle = config.get("downsample_ratio") or vision.get("pixel_shuffle_ratio")
     if isinstance(shuffle, float) and 0 < shuffle < 1:
         return round(1 / (shuffle * shuffle))
     return 1
-
-
-def _item_tokens(config: Config, vision: Config, ratio: int) -> int:
-    stated, patches = _stated_tokens(config, vision), _image_patches(vision)
-    if stated:
-        return stated
-    return max(1, patches // ratio) if patches else _LARGEST_ITEM_TOKENS
-
-
-def _stated_tokens(config: Config, vision: Config) -> int | None:
-    stated = config.get("mm_tokens_per_image") or vision.get("default_output_length")
-    return stated if isinstance(stated, int) and stated > 0 else None
-
-
-def _image_patches(vision: Config) -> int | None:
-    size, patch = vision.get("image_size"), vision.get("patch_size")
-    if isinstance(size, int) and isinstance(patch, int) and 0 < patch <= size:
-        return (size // patch) ** 2
-    return None
 
 
 _ENCODER_KEYS = ("vision_config", "audio_config")
@@ -153,27 +149,10 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "intermediate": ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "d_ff"),
     "draft": ("num_nextn_predict_layers", "mtp_num_hidden_layers"),
 }  # fmt: skip
+# Families with an output head tied by default, and without a gated MLP.
+_TIED = ("falcon", "mpt", "gpt2", "bloom", "opt", "gpt_bigcode")
 # Families without a gated MLP.
-_PLAIN_MLPS = (
-    "gpt2",
-    "gpt_neox",
-    "opt",
-    "mpt",
-    "falcon",
-    "bloom",
-    "phi",
-    "starcoder2",
-    "gpt_bigcode",
-)
-# Families with an output head tied by default.
-_TIED = (
-    "falcon",
-    "mpt",
-    "gpt2",
-    "bloom",
-    "opt",
-    "gpt_bigcode",
-)
+_PLAIN_MLPS = (*_TIED, "gpt_neox", "phi", "starcoder2")
 # DeepSeek V4 and later compress the cache and keep further states, so its size is unknown.
 _COMPRESSED = re.compile(r"(kv_)?compress_(ratio|rate)s?")
 
@@ -185,10 +164,8 @@ def read_config(config: Config) -> Model:
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:  # fmt: skip
         # A value of a wrong type is an error of the config.
         raise WatchError(
-            f"the config cannot be understood: {type(error).__name__}: {shown(error)}",
-            "take the config.json of the checkpoint as it was published",
+            f"the config cannot be understood: {type(error).__name__}: {shown(error)}", AS_PUBLISHED
         ) from None
-
     check_numbers(model)
     return model
 
@@ -204,7 +181,10 @@ def _read(config: Config) -> Model:
     hidden = _positive(text, "hidden", default=heads * stated if stated else None)
     kinds = layer_kinds(text, count)
     if len(kinds) != count:
-        raise _mismatch(len(kinds), count)
+        raise WatchError(
+            f"the config names {len(kinds)} layer kinds for {count} layers",
+            "take the config.json that belongs to the checkpoint",
+        )
     head_dim, experts = _head_dim(text, hidden, heads), read_experts(text)
     towers, uncounted = count_towers(config, vision_known=encoder is not None)
     dtype = _stated_dtype(config, text)
@@ -253,13 +233,6 @@ def _read(config: Config) -> Model:
         notes=tuple(notes),
     )
     return with_layer_sizes(model, text)
-
-
-def _mismatch(kinds: int, layers: int) -> WatchError:
-    return WatchError(
-        f"the config names {kinds} layer kinds for {layers} layers",
-        "take the config.json that belongs to the checkpoint",
-    )
 
 
 def _tied(config: Config, text: Config) -> bool:
@@ -372,7 +345,10 @@ def _stated_dtype(config: Config, text: Config) -> str | None:
 
 
 def _size_notes(text: Config) -> Iterator[str]:
-    yield from _ignored_values(text)
+    for key in _OPTIONAL:  # these can be left out
+        value = text.get(key)
+        if not _is_number(value) and not isinstance(value, list | tuple):
+            yield f"{key}: {_said(value)} is ignored: it is not a whole number from 0 on"
     kinds, layers = text.get("layer_types"), _first(text, "layers") or 0
     if isinstance(kinds, list | tuple) and 0 < len(kinds) < layers:
         yield f"layer_types has {len(kinds)} entries for {layers} layers: it is repeated"
@@ -418,11 +394,11 @@ def _quantization(config: Config, text: Config, layers: int) -> Quantization | N
 
 
 # Source: vLLM's _get_and_verify_max_len.
-_LENGTH_KEYS = (
+LENGTH_KEYS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length",
     "max_seq_length", "seq_len",
 )  # fmt: skip
-_UNSCALED = ("default", "mrope", "su", "longrope", "llama3")
+UNSCALED = ("default", "mrope", "su", "longrope", "llama3")
 _YARN = ("yarn", "deepseek_yarn")
 
 
@@ -431,7 +407,7 @@ def _positions(config: Config) -> int | None:
     said = config.get("model_max_length")
     if is_size(said):
         return int(said or 0)
-    return min((config[key] for key in _LENGTH_KEYS if is_size(config.get(key))), default=None)
+    return min((config[key] for key in LENGTH_KEYS if is_size(config.get(key))), default=None)
 
 
 def length_limit(config: Config) -> int | None:
@@ -452,7 +428,7 @@ def _ropes(config: Config) -> Iterator[Config]:
 
 def _scaled(rope: Config, named: int) -> int:
     kind, factor = rope.get("rope_type") or rope.get("type") or "default", rope.get("factor")
-    if kind in _UNSCALED or not isinstance(factor, int | float) or not 1 <= factor <= NUMBER_MAX:
+    if kind in UNSCALED or not isinstance(factor, int | float) or not 1 <= factor <= NUMBER_MAX:
         return named
     if kind in _YARN:  # releases differ in whether the positions are scaled already
         original = rope.get("original_max_position_embeddings", named)
@@ -462,11 +438,9 @@ def _scaled(rope: Config, named: int) -> int:
     return min(int(named * factor), NUMBER_MAX)
 
 
-_REMEDY = "take the config.json of the checkpoint as it was published"
 _NUMBERS = (
-    "num_hidden_layers", "n_layer", "n_layers", "num_layers", "hidden_size", "n_embd", "d_model",
-    "num_attention_heads", "n_head", "n_heads", "vocab_size", "padded_vocab_size", "head_dim",
-    "kv_lora_rank", "qk_rope_head_dim",
+    *_KEYS["layers"], *_KEYS["hidden"], *_KEYS["heads"], *_KEYS["vocab"],
+    "head_dim", "kv_lora_rank", "qk_rope_head_dim",
 )  # fmt: skip
 _NUMBERS_OR_LISTS = (
     "num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num",
@@ -489,21 +463,13 @@ def _refuse_wrong_values(config: Config) -> None:
                 negative = isinstance(each, int) and each < 0
                 raise WatchError(
                     f"{key}: {_said(each)} is not {'possible' if negative else 'a whole number'}",
-                    _REMEDY,
+                    AS_PUBLISHED,
                 )
 
 
 def _refuse_unless(value: Any, kind: type, key: str, named: str) -> None:
     if value and not isinstance(value, kind):
-        raise WatchError(f"{key}: {_said(value)} is not {named}", _REMEDY)
-
-
-def _ignored_values(config: Config) -> Iterator[str]:
-    """Note keys with a value of a wrong kind that can be left out."""
-    for key in _OPTIONAL:
-        value = config.get(key)
-        if not _is_number(value) and not isinstance(value, list | tuple):
-            yield f"{key}: {_said(value)} is ignored: it is not a whole number from 0 on"
+        raise WatchError(f"{key}: {_said(value)} is not {named}", AS_PUBLISHED)
 
 
 def _is_number(value: Any) -> bool:

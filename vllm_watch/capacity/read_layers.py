@@ -29,6 +29,8 @@ _NAMES = {
     "recurrent": _STATE, "m": _STATE, "hybrid": LayerKind.STATE_AND_FULL,
     "mlp": LayerKind.NONE, "moe": LayerKind.NONE,
 }  # fmt: skip
+# MiniMax, then MiMo-V2: the kind of 1, and that of 0.
+_NUMBERED = (("attn_type_list", _FULL, _STATE), ("hybrid_layer_pattern", _SLIDING, _FULL))
 _LISTS = ("layer_types", "layers_block_type", "block_types")
 _OVERRIDE_PATTERN = {"M": _STATE, "*": _FULL, "-": LayerKind.NONE, "E": LayerKind.NONE}
 # Without `layer_types`, the model's code sets the pattern: the last of each N layers has full
@@ -75,43 +77,30 @@ def _listed(config: Config, count: int) -> list[LayerKind] | None:
         if isinstance(names, list | tuple) and names:
             kinds = [_NAMES.get(str(name).lower(), _FULL) for name in names]
             return [kinds[index % len(kinds)] for index in range(count)]
-    numbers = config.get("attn_type_list")  # MiniMax: 0 linear, 1 softmax
-    if isinstance(numbers, list | tuple) and numbers:
-        return [_FULL if number == 1 else _STATE for number in numbers]
-    windows = config.get("hybrid_layer_pattern")  # MiMo-V2: 1 sliding, 0 full
-    if isinstance(windows, list | tuple) and windows:
-        return [_SLIDING if number == 1 else _FULL for number in windows]
+    for key, kind, other in _NUMBERED:
+        numbers = config.get(key)
+        if isinstance(numbers, list | tuple) and numbers:
+            return [kind if number == 1 else other for number in numbers]
+    pattern = config.get("hybrid_override_pattern")
+    if isinstance(pattern, str):
+        return [_OVERRIDE_PATTERN.get(letter, _FULL) for letter in pattern]
     return None
 
 
-def _override_pattern(config: Config, _count: int) -> list[LayerKind] | None:
-    pattern = config.get("hybrid_override_pattern")
-    if not isinstance(pattern, str):
-        return None
-    return [_OVERRIDE_PATTERN.get(letter, _FULL) for letter in pattern]
-
-
-def _linear_config(config: Config, count: int) -> list[LayerKind] | None:
+def _full_among_states(config: Config, count: int) -> list[LayerKind] | None:
     linear = config.get("linear_attn_config")  # Kimi Linear; its layers count from 1
-    if not isinstance(linear, Mapping) or not linear.get("full_attn_layers"):
-        return None
-    full = set(linear["full_attn_layers"])
-    return [_FULL if index + 1 in full else _STATE for index in range(count)]
-
-
-def _indices(config: Config, count: int) -> list[LayerKind] | None:
     indices = config.get("attn_layer_indices") or config.get("full_attn_idxs")
-    if not isinstance(indices, list | tuple):
+    period, offset = config.get("attn_layer_period"), config.get("attn_layer_offset")  # Jamba
+    first = 0
+    if isinstance(linear, Mapping) and linear.get("full_attn_layers"):
+        full, first = set(linear["full_attn_layers"]), 1
+    elif isinstance(indices, list | tuple):
+        full = set(indices)
+    elif period and offset is not None:
+        full = {index for index in range(count) if index % period == offset}
+    else:
         return None
-    full = set(indices)
-    return [_FULL if index in full else _STATE for index in range(count)]
-
-
-def _jamba(config: Config, count: int) -> list[LayerKind] | None:
-    period, offset = config.get("attn_layer_period"), config.get("attn_layer_offset")
-    if not period or offset is None:
-        return None
-    return [_FULL if index % period == offset else _STATE for index in range(count)]
+    return [_FULL if index + first in full else _STATE for index in range(count)]
 
 
 def _rhythm(config: Config, count: int) -> list[LayerKind] | None:
@@ -154,7 +143,7 @@ def _all_alike(config: Config, count: int) -> list[LayerKind] | None:
 
 
 _RULES: tuple[Callable[[Config, int], list[LayerKind] | None], ...] = (
-    _listed, _override_pattern, _linear_config, _indices, _jamba, _llama4, _rhythm, _all_alike,
+    _listed, _full_among_states, _llama4, _rhythm, _all_alike,
 )  # fmt: skip
 
 
@@ -260,6 +249,8 @@ def with_layer_sizes(model: Model, config: Config) -> Model:
     if model.experts is None:
         width = number(config, "shared_intermediate_size") or width  # Granite 4 without experts
     per_layer = number(config, "hidden_size_per_layer_input") or 0
+    rank, inputs = number(config, "laurel_rank") or 0, number(config, "altup_num_inputs") or 1
+    hidden = model.hidden_size
     return replace(
         model,
         intermediate_size=number(config, "intermediate_size_mlp") or width,  # Llama 4
@@ -267,7 +258,8 @@ def with_layer_sizes(model: Model, config: Config) -> Model:
         window_attention=_window_attention(model, config),
         per_layer_size=per_layer,
         per_layer_vocab=number(config, "vocab_size_per_layer_input") or model.vocab_size,
-        small_matrices=_small(model, config),
+        # Gemma 3n: LAuReL and AltUp
+        small_matrices=2 * hidden * (rank * model.num_layers + (inputs - 1) * hidden),
     )
 
 
@@ -302,13 +294,6 @@ def _window_attention(model: Model, config: Config) -> Attention | None:
     )
 
 
-def _small(model: Model, config: Config) -> int:
-    # Gemma 3n: LAuReL and AltUp
-    rank, inputs = number(config, "laurel_rank") or 0, number(config, "altup_num_inputs") or 1
-    hidden = model.hidden_size
-    return 2 * hidden * rank * model.num_layers + 2 * (inputs - 1) * hidden * hidden
-
-
 _MAMBA2_HEADS = ("mamba_n_heads", "mamba_num_heads", "n_mamba_heads", "num_heads")
 _MAMBA2_HEAD_DIMS = ("mamba_d_head", "mamba_head_dim", "mamba_headdim")
 # Qwen3-Next and later. Values are as wide as the queries of attention.
@@ -326,7 +311,7 @@ def read_state(config: Config, hidden: int, heads: int, head_dim: int) -> Recurr
 def _of_family(config: Config, hidden: int, heads: int, head_dim: int) -> RecurrentState:
     family = str(config.get("model_type") or "")
     if "linear_num_value_heads" in config:
-        return _gated_delta_net(config)
+        return _qwen(config)
     if isinstance(config.get("linear_attn_config"), dict):
         return _kimi(config)
     if "conv_L_cache" in config:  # LFM2
@@ -338,17 +323,21 @@ def _of_family(config: Config, hidden: int, heads: int, head_dim: int) -> Recurr
         return _mamba2(config, hidden)
     if "attn_type_list" in config:  # MiniMax's lightning attention
         return RecurrentState(0, 1, heads, head_dim * head_dim, "float32", 5 * heads * head_dim)
-    width = heads * head_dim
-    value_heads = max(1, width // _GDN_HEAD_DIM)
-    key_width = min(_GDN_KEY_HEADS, value_heads) * _GDN_HEAD_DIM
+    value_heads = max(1, heads * head_dim // _GDN_HEAD_DIM)
+    keys = min(_GDN_KEY_HEADS, value_heads) * _GDN_HEAD_DIM
+    values = value_heads * _GDN_HEAD_DIM
+    like = _gated_delta_net(keys, values, value_heads, _GDN_HEAD_DIM)
+    return replace(like, state_dtype="float32", assumed=True)
+
+
+def _gated_delta_net(keys: int, values: int, value_heads: int, key_dim: int) -> RecurrentState:
     return RecurrentState(
-        conv_channels=2 * key_width + value_heads * _GDN_HEAD_DIM,
+        conv_channels=2 * keys + values,
         conv_kernel=_CONV_KERNEL,
         state_heads=value_heads,
-        state_elements_per_head=_GDN_HEAD_DIM * _GDN_HEAD_DIM,
-        state_dtype="float32",
-        projected_channels=2 * key_width + 3 * value_heads * _GDN_HEAD_DIM,
-        assumed=True,
+        state_elements_per_head=values // value_heads * key_dim,
+        state_dtype=None,
+        projected_channels=2 * keys + 3 * values,
     )
 
 
@@ -364,18 +353,15 @@ def _expanded(config: Config, hidden: int, *keys: str) -> int:
     return int(float(found) * hidden)
 
 
-def _gated_delta_net(config: Config) -> RecurrentState:
+def _qwen(config: Config) -> RecurrentState:
     value_heads = _size(config, "linear_num_value_heads")
     values = value_heads * _size(config, "linear_value_head_dim")
     key_dim = _size(config, "linear_key_head_dim")
     keys = _size(config, "linear_num_key_heads") * key_dim
-    return RecurrentState(
-        conv_channels=2 * keys + values,
+    return replace(
+        _gated_delta_net(keys, values, value_heads, key_dim),
         conv_kernel=_size(config, "linear_conv_kernel_dim", default=_CONV_KERNEL),
-        state_heads=value_heads,
-        state_elements_per_head=values // value_heads * key_dim,
         state_dtype=config.get("mamba_ssm_dtype"),
-        projected_channels=2 * keys + 3 * values,
     )
 
 

@@ -38,9 +38,8 @@ STATE_PAGES_FOR_PREFIXES = Release(0, 20, 0)  # hybrids keep two states per requ
 STATE_BLOCK_PER_SEQUENCE = Release(0, 20, 0)  # max_num_seqs may not exceed the blocks
 STATE_CHECKPOINTS = Release(0, 32, 0)  # observed: Mamba 2 and KDA keep one more state for prefixes
 TOKENS_FROM_CONCURRENCY = Release(0, 21, 0)  # the log prints concurrency × max_model_len (PR 40694)
-FP8_BLOCKS_REFINED = Release(
-    0, 25, 0
-)  # before: experts need whole fp8 blocks; 0.25 to 0.31 unchecked
+# Before: experts need whole fp8 blocks; 0.25 to 0.31 unchecked.
+FP8_BLOCKS_REFINED = Release(0, 25, 0)
 CHECKPOINT_CACHE_DTYPE = Release(0, 15, 0)  # auto follows the checkpoint (PR 30141)
 SAMPLER_DOES_NOT_SORT = Release(0, 21, 0)  # FlashInfer or Triton samples instead (PRs 40376, 33538)
 GRAPHS_IN_BUDGET = Release(0, 21, 0)  # CUDA graphs are profiled and included (PR 30515)

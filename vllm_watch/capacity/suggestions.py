@@ -5,7 +5,8 @@ Each change is tested by a plan.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -15,6 +16,7 @@ from vllm_watch.capacity.kv_types import dtype_bytes
 from vllm_watch.capacity.plan import Checkpoint, Machine, Plan, make_plan, with_flags
 from vllm_watch.capacity.quantization import Quantization, find_quantization
 from vllm_watch.capacity.units import GIB
+from vllm_watch.capacity.weights import FOUR_BITS
 
 UTILIZATION_MAX = 0.95  # above this, CUDA graphs and fragmentation do not fit
 _UTILIZATION_STEPS = 100
@@ -63,13 +65,12 @@ def _but(flags: Flags, name: str, value: Any) -> Flags:
 
 def _utilization(plan: Plan) -> Iterator[Change]:
     now = plan.settings.gpu_memory_utilization
-    flags = plan.settings.flags
-    if flags.kv_cache_memory_bytes is not None:
+    if plan.flags.kv_cache_memory_bytes is not None:
         return
     first = int(now * _UTILIZATION_STEPS) + 1
     for step in range(first, int(UTILIZATION_MAX * _UTILIZATION_STEPS) + 1):
         value = step / _UTILIZATION_STEPS
-        then = replace(flags, gpu_memory_utilization=value)
+        then = replace(plan.flags, gpu_memory_utilization=value)
         last = value == UTILIZATION_MAX
         if last or with_flags(plan, then).fits:
             more = _gib((value - now) * plan.machine.memory_bytes)
@@ -78,18 +79,10 @@ def _utilization(plan: Plan) -> Iterator[Change]:
             return
 
 
-def _length_little(plan: Plan) -> Iterator[Change]:
-    if plan.longest >= plan.settings.max_model_len * _HARDLY_SHORTER:
-        yield from _shorter(plan)
-
-
-def _length(plan: Plan) -> Iterator[Change]:
-    if plan.longest < plan.settings.max_model_len * _HARDLY_SHORTER:
-        yield from _shorter(plan)
-
-
-def _shorter(plan: Plan) -> Iterator[Change]:
-    flags, length = plan.settings.flags, plan.longest
+def _shorter(plan: Plan, *, hardly: bool) -> Iterator[Change]:
+    flags, length = plan.flags, plan.longest
+    if hardly != (length >= plan.settings.max_model_len * _HARDLY_SHORTER):
+        return
     block = max(1, plan.pool.block_size)
     length = length // block * block or length
     if length < _USEFUL_LENGTH or length >= plan.settings.max_model_len:
@@ -105,7 +98,7 @@ def _longest_profiled(plan: Plan) -> int | None:
     """Return a shorter length, which fits because vLLM then profiles a smaller batch."""
     length = plan.settings.max_model_len // 2
     while length >= _USEFUL_LENGTH:
-        then = with_flags(plan, replace(plan.settings.flags, max_model_len=length))
+        then = with_flags(plan, replace(plan.flags, max_model_len=length))
         if then.fits:
             return length
         length //= 2
@@ -113,16 +106,15 @@ def _longest_profiled(plan: Plan) -> int | None:
 
 
 def _kv_dtype(plan: Plan) -> Iterator[Change]:
-    flags = plan.settings.flags
     if plan.settings.kv_cache_dtype != "auto":
         return
     saved = 1 - 1 / dtype_bytes(plan.settings.dtype)
     why = f"each token takes {saved:.0%} less; needs a card and a kernel with fp8, and a check of the answers"
-    yield Suggestion("--kv-cache-dtype", "fp8", why), replace(flags, kv_cache_dtype="fp8")
+    yield Suggestion("--kv-cache-dtype", "fp8", why), replace(plan.flags, kv_cache_dtype="fp8")
 
 
 def _sequences(plan: Plan) -> Iterator[Change]:
-    flags, now = plan.settings.flags, plan.settings.max_num_seqs
+    flags, now = plan.flags, plan.settings.max_num_seqs
     counts = [each for each in _SEQUENCES if each < now]
     if plan.lacks_state_blocks and plan.num_blocks:
         counts = [plan.num_blocks, *(each for each in counts if each < plan.num_blocks)]
@@ -132,16 +124,15 @@ def _sequences(plan: Plan) -> Iterator[Change]:
             why = f"the sampler's peak shrinks by {_gib(plan.activation.peak_bytes - then.activation.peak_bytes)} GiB"
             if plan.lacks_state_blocks:
                 why = f"each needs a block for its recurrent state, and there are {plan.num_blocks}"
-            yield Suggestion("--max-num-seqs", str(count), why), then.settings.flags
+            yield Suggestion("--max-num-seqs", str(count), why), then.flags
             return
 
 
 def _batch(plan: Plan) -> Iterator[Change]:
-    flags = plan.settings.flags
-    tokens = max(_SMALL_BATCH_TOKENS, flags.max_num_seqs or 0)
+    tokens = max(_SMALL_BATCH_TOKENS, plan.flags.max_num_seqs or 0)
     if plan.settings.max_num_batched_tokens <= tokens or plan.settings.engine == "V0":
         return
-    then = replace(flags, max_num_batched_tokens=tokens)
+    then = replace(plan.flags, max_num_batched_tokens=tokens)
     freed = plan.activation.peak_bytes - with_flags(plan, then).activation.peak_bytes
     if freed > 0:
         why = f"the profiled batch shrinks by {_gib(freed)} GiB; long prompts take longer"
@@ -149,22 +140,20 @@ def _batch(plan: Plan) -> Iterator[Change]:
 
 
 def _eager(plan: Plan) -> Iterator[Change]:
-    flags = plan.settings.flags
     if plan.graph_bytes:
         why = f"no CUDA graphs: {_gib(plan.graph_bytes)} GiB, for slower decoding"
-        yield Suggestion("--enforce-eager", "", why), replace(flags, enforce_eager=True)
+        yield Suggestion("--enforce-eager", "", why), replace(plan.flags, enforce_eager=True)
 
 
 def _tensor_parallel(plan: Plan) -> Iterator[Change]:
-    flags = plan.settings.flags
     if plan.checkpoint.given_gib is not None:
         return
-    ranks = [each for each in _PARALLEL if each > flags.tensor_parallel_size]
+    ranks = [each for each in _PARALLEL if each > plan.flags.tensor_parallel_size]
     for each in ranks:
-        then = with_flags(plan, replace(flags, tensor_parallel_size=each))
+        then = with_flags(plan, replace(plan.flags, tensor_parallel_size=each))
         if _shares_heads(plan, each) and then.fits:
             why = f"weights and cache are split over {then.gpus_needed} GPUs"
-            yield Suggestion("--tensor-parallel-size", str(each), why), then.settings.flags
+            yield Suggestion("--tensor-parallel-size", str(each), why), then.flags
             return
 
 
@@ -174,37 +163,36 @@ def _shares_heads(plan: Plan, ranks: int) -> bool:
 
 
 def _weights(plan: Plan) -> Iterator[Change]:
-    flags = plan.settings.flags
-    if find_quantization(flags.quantization, plan.model.quantization).smallest:
+    if find_quantization(plan.flags.quantization, plan.model.quantization).smallest:
         return
-    then = with_flags(plan, replace(flags, quantization="fp8"))
+    then = with_flags(plan, replace(plan.flags, quantization="fp8"))
     before, after = plan.weights.bytes_per_gpu, then.weights.bytes_per_gpu
     if after < before:
         why = f"weights of about {_gib(after)} instead of {_gib(before)} GiB per GPU: quantized while loading"
-        yield Suggestion("--quantization", "fp8", why), then.settings.flags
+        yield Suggestion("--quantization", "fp8", why), then.flags
 
 
 def _cache_bytes(plan: Plan) -> Iterator[Change]:
-    flags = plan.settings.flags
-    if flags.kv_cache_memory_bytes is None:
+    if plan.flags.kv_cache_memory_bytes is None:
         return
     blocks, why = plan.pool.blocks_per_request(plan.settings.max_model_len) + 1, "one request"
     if plan.lacks_state_blocks and plan.settings.max_num_seqs > blocks:
         blocks, why = plan.settings.max_num_seqs, "each sequence's recurrent state"
     size = blocks * plan.pool.bytes_per_block
-    if size > flags.kv_cache_memory_bytes:
+    if size > plan.flags.kv_cache_memory_bytes:
         said = Suggestion("--kv-cache-memory-bytes", str(size), f"the need of {why}")
-        yield said, replace(flags, kv_cache_memory_bytes=size)
+        yield said, replace(plan.flags, kv_cache_memory_bytes=size)
 
 
 def _other_splits(plan: Plan) -> Iterator[Suggestion]:
-    flags, why = plan.settings.flags, _refusal(plan)
+    flags, why = plan.flags, _refusal(plan)
+    accepted = accepted_length(flags, plan.model, plan.settings.max_model_len)
     options: list[tuple[str, tuple[int, ...]]] = [
         ("tensor_parallel_size", tuple(sorted((1, *_PARALLEL), key=lambda each: abs(each - flags.tensor_parallel_size)))),
         ("pipeline_parallel_size", (plan.model.num_layers, *reversed(_STAGES))),
         ("data_parallel_size", tuple(range(min(flags.data_parallel_size, 64) - 1, 0, -1))),
         ("decode_context_parallel_size", (1,)),
-        ("max_model_len", _accepted_lengths(plan)),
+        ("max_model_len", tuple(each for each in (accepted, plan.longest) if each >= _USEFUL_LENGTH)),
         ("max_num_seqs", (plan.settings.max_num_batched_tokens,)),
         ("max_num_batched_tokens", (flags.max_num_seqs or plan.settings.max_num_seqs,)),
     ]  # fmt: skip
@@ -219,13 +207,8 @@ def _other_splits(plan: Plan) -> Iterator[Suggestion]:
                 yield Suggestion(f"--{name.replace('_', '-')}", str(value), why)
 
 
-def _accepted_lengths(plan: Plan) -> tuple[int, ...]:
-    accepted = accepted_length(plan.settings.flags, plan.model, plan.settings.max_model_len)
-    return tuple(each for each in (accepted, plan.longest) if each >= _USEFUL_LENGTH)
-
-
 def _waste(plan: Plan) -> Iterator[Suggestion]:
-    settings, flags = plan.settings, plan.settings.flags
+    settings, flags = plan.settings, plan.flags
     blocks = plan.pool.blocks_per_request(settings.max_model_len) * settings.max_num_seqs
     spare = (plan.num_blocks - blocks) * plan.pool.bytes_per_block
     if flags.kv_cache_memory_bytes is not None or spare < _MUCH_WASTE_BYTES:
@@ -244,8 +227,9 @@ def _waste(plan: Plan) -> Iterator[Suggestion]:
             yield Suggestion(f"--{name.replace('_', '-')}", f"{value}", f"{unused}: {said}")
 
 
+_SHORTER = tuple(partial(_shorter, hardly=hardly) for hardly in (True, False))
 _WAYS: tuple[Callable[[Plan], Iterator[Change]], ...] = (
-    _utilization, _cache_bytes, _length_little, _batch, _sequences, _kv_dtype, _eager, _length, _tensor_parallel, _weights,
+    _utilization, _cache_bytes, _SHORTER[0], _batch, _sequences, _kv_dtype, _eager, _SHORTER[1], _tensor_parallel, _weights,
 )  # fmt: skip
 
 
@@ -253,17 +237,12 @@ def _gib(size: float) -> str:
     return f"{size / GIB:.2f}"
 
 
-def as_json(found: tuple[Suggestion, ...]) -> list[dict[str, Any]]:
-    """Return the published JSON."""
-    return [asdict(each) for each in found]
-
-
 _DEAR = {"--max-model-len", "--tensor-parallel-size", "--quantization"}
 """These flags cost context length, hardware or quality."""
 _LARGER_STEP, _LARGER_STEPS = 1.02, 200
 _CHECKPOINTS = (
     ("an 8-bit", Quantization("8 bits", 1.0, 1.0, 1.0)),
-    ("a 4-bit", Quantization("4 bits", 0.53125, 0.53125, 0.53125)),
+    ("a 4-bit", FOUR_BITS),
 )
 
 
@@ -292,7 +271,7 @@ def other_ways(plan: Plan, found: tuple[Suggestion, ...]) -> tuple[Way, ...]:
 
 
 def _startable(plan: Plan) -> Flags:
-    flags, tokens = plan.settings.flags, plan.settings.max_num_batched_tokens
+    flags, tokens = plan.flags, plan.settings.max_num_batched_tokens
     if flags.max_model_len is not None:
         accepted = accepted_length(flags, plan.model, flags.max_model_len)
         flags = replace(flags, max_model_len=accepted)
@@ -315,18 +294,14 @@ def _startable(plan: Plan) -> Flags:
         each
         for each in splits
         if obstacle(each, plan.model, tokens) is None
-        and (count is None or _ranks_of(each) * each.data_parallel_size <= count)
+        and (count is None or each.ranks * each.data_parallel_size <= count)
     ]
-    start = min(possible, key=lambda each: (len(_changed(flags, each)), -_ranks_of(each)))
+    start = min(possible, key=lambda each: (len(_changed(flags, each)), -each.ranks))
     return _with_cache(plan, start, plan.machine)
 
 
 def _with_cache(plan: Plan, flags: Flags, machine: Machine) -> Flags:
     return next((then for _, then in _cache_bytes(_split(plan, flags, machine))), flags)
-
-
-def _ranks_of(flags: Flags) -> int:
-    return flags.tensor_parallel_size * flags.pipeline_parallel_size
 
 
 def _changed(before: Flags, after: Flags) -> dict[str, Any]:
@@ -338,7 +313,7 @@ def _changed(before: Flags, after: Flags) -> dict[str, Any]:
 
 
 def _typed(plan: Plan, after: Flags) -> str:
-    changed = _changed(plan.settings.flags, after)
+    changed = _changed(plan.flags, after)
     given = _share(plan, after).given_gib
     if given != plan.checkpoint.given_gib:
         changed["weights_gib"] = f"{given:g}"
@@ -350,7 +325,7 @@ def _typed(plan: Plan, after: Flags) -> str:
 
 
 def _share(plan: Plan, flags: Flags) -> Checkpoint:
-    given, ratio = plan.checkpoint.given_gib, _ranks_of(plan.settings.flags) / _ranks_of(flags)
+    given, ratio = plan.checkpoint.given_gib, plan.flags.ranks / flags.ranks
     if given is None or ratio == 1:
         return plan.checkpoint
     return replace(plan.checkpoint, given_gib=float(f"{given * ratio:.4g}"))
@@ -368,17 +343,18 @@ def _with(plan: Plan, start: Flags) -> str:
 def _together(plan: Plan, start: Flags, *, may_shorten: bool) -> Iterator[Way]:
     now = _split(plan, start)
     for ways in _WAYS:
-        if now.fits or (ways in (_length, _length_little) and not may_shorten):
+        if now.fits or (ways in _SHORTER and not may_shorten):
             continue
         options = list(ways(now))
         if not options:
             continue
         then = with_flags(now, options[-1][1])  # frees the most
-        if then.fits or _roomier(then, now):
+        smaller = then.pool.bytes_per_block < now.pool.bytes_per_block
+        if then.fits or then.kv_bytes > now.kv_bytes or smaller:
             now = then
     if not now.fits:
         return
-    flags, given = now.settings.flags, plan.settings.flags
+    flags, given = now.flags, plan.flags
     for name in _changed(given, flags):
         fewer = _but(flags, name, getattr(given, name))
         if _split(plan, fewer).fits:
@@ -386,16 +362,12 @@ def _together(plan: Plan, start: Flags, *, may_shorten: bool) -> Iterator[Way]:
     yield Way(_typed(plan, flags), "no one of these flags is enough, together they are")
 
 
-def _roomier(then: Plan, now: Plan) -> bool:
-    return then.kv_bytes > now.kv_bytes or then.pool.bytes_per_block < now.pool.bytes_per_block
-
-
 def _more_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
     machine = replace(plan.machine, count=None)
     splits = [(ranks, stages) for ranks in (1, *_PARALLEL) for stages in _STAGES]
     for ranks, stages in sorted(splits, key=lambda each: (each[0] * each[1], each[1])):
         flags = replace(start, tensor_parallel_size=ranks, pipeline_parallel_size=stages)
-        if _ranks_of(flags) <= _ranks_of(start) or not _shares_heads(plan, ranks):
+        if flags.ranks <= start.ranks or not _shares_heads(plan, ranks):
             continue
         then = _split(plan, flags, machine)
         if then.fits:
@@ -428,7 +400,7 @@ def _larger_gpus(plan: Plan, start: Flags) -> Iterator[Way]:
 
 
 def _smaller_checkpoint(plan: Plan, start: Flags) -> Iterator[Way]:
-    now = find_quantization(plan.settings.flags.quantization, plan.model.quantization).smallest
+    now = find_quantization(plan.flags.quantization, plan.model.quantization).smallest
     flags = replace(start, quantization=None)
     for name, quantization in _CHECKPOINTS if plan.model.sized else ():
         smallest = quantization.smallest

@@ -14,16 +14,13 @@ def ceil_div(amount: int, piece: int) -> int:
     return -(-amount // piece)
 
 
-def round_up(amount: int, multiple: int) -> int:
-    """Return the amount, rounded up to a multiple."""
-    return ceil_div(amount, multiple) * multiple
-
-
 NUMBER_MAX = 1 << 40
 LAYERS_MAX = 10_000
 BYTES_MAX = 1 << 50
 GIB_MAX = BYTES_MAX >> 30
 _DIGITS_SHOWN = 18
+AS_PUBLISHED = "take the config.json of the checkpoint as it was published"
+"""The remedy of an impossible config."""
 
 
 def is_size(value: Any, most: int = NUMBER_MAX) -> bool:
@@ -44,4 +41,4 @@ def check_numbers(record: Any, where: str = "") -> None:
         if is_dataclass(value):
             check_numbers(value, f"{field.name}.")
         elif isinstance(value, int) and not 0 <= value <= NUMBER_MAX:
-            raise WatchError(f"the config makes {where}{field.name} {shown(value)}: that is not possible", "take the config.json of the checkpoint as it was published")  # fmt: skip
+            raise WatchError(f"the config makes {where}{field.name} {shown(value)}: that is not possible", AS_PUBLISHED)  # fmt: skip

@@ -82,8 +82,13 @@ def _replicated(model: Model, kind: LayerKind, *, mixture: bool) -> int:
     return model.hidden_size * columns
 
 
-def infer_intermediate(model: Model, parameters: int) -> int | None:
-    """Return the MLP's width that fits this parameter count, or None if it is implausible."""
+def infer_intermediate(model: Model, settings: Settings, bytes_per_gpu: int) -> int | None:
+    """Return the MLP's width, which may follow from the weights, or None if that is implausible."""
+    if model.intermediate_size is not None or model.experts is not None:
+        return model.intermediate_size
+    size = find_quantization(settings.flags.quantization, model.quantization).smallest
+    element = size or dtype_bytes(settings.dtype)
+    parameters = int(bytes_per_gpu * settings.flags.ranks / element)
     matrices = 3 if model.gated_mlp else 2
     alike = Counter(model.layer_kinds)
     attention = sum(layers * _mixer(model, kind) for kind, layers in alike.items())
@@ -95,10 +100,9 @@ def infer_intermediate(model: Model, parameters: int) -> int | None:
 def _mixer(model: Model, kind: LayerKind) -> int:
     if kind is LayerKind.NONE:
         return 0
-    if kind is LayerKind.STATE:
-        return _state(model)
-    if kind is LayerKind.STATE_AND_FULL:
-        return _state(model) + _attention(model, kind)
+    if kind in (LayerKind.STATE, LayerKind.STATE_AND_FULL):
+        state = model.hidden_size * model.state.projected_channels if model.state else 0
+        return state + (0 if kind is LayerKind.STATE else _attention(model, kind))
     if model.latent is not None:
         return _latent(model, model.latent)
     return _attention(model, kind)
@@ -126,10 +130,6 @@ def _latent(model: Model, latent: LatentAttention) -> int:
     )
 
 
-def _state(model: Model) -> int:
-    return model.hidden_size * model.state.projected_channels if model.state else 0
-
-
 def _feed_forward(model: Model, feed: FeedForward, width: int | None) -> tuple[int, int]:
     hidden, experts = model.hidden_size, model.experts
     matrices = 3 if model.gated_mlp else 2
@@ -149,7 +149,7 @@ _SAME = 0.03  # relative error of rounded sizes on model cards
 _LEAST_BYTES = 0.2  # per parameter; vLLM serves no format below 2 bits
 _FEWEST_OF_ALL = 0.45  # bytes per parameter; with less, some weights are elsewhere
 _LEAST = Quantization("4 bits", 0.5, 0.5, 0.5)  # without any scales
-_FOUR_BITS = Quantization("4 bits", 0.53125, 0.53125, 0.53125)
+FOUR_BITS = Quantization("4 bits", 0.53125, 0.53125, 0.53125)
 _BELOW_FOUR_BITS = ("gguf", "aqlm", "hqq")  # formats with two or three bits, too
 
 
@@ -170,20 +170,22 @@ def weights_on_gpu(
     if given_gib is not None:
         said = f"{given_gib:g} GiB per GPU as given"
         given = int(given_gib * GIB)
-        rest = flags.cpu_offload_bytes > 0 or _is_partial(model, settings, given)
+        least = count_parameters(model).total * _LEAST_BYTES if model.sized else 0.0
+        rest = flags.cpu_offload_bytes > 0 or given * flags.ranks < least
         better = None if rest else impossible(model, settings, given)
         if better is None:
             return Weights(given, said, offloaded=rest)
         return Weights(
             better[0], f"{better[0] / GIB:.2f} GiB per GPU instead of {said}: {better[1]}"
         )
-    ranks = flags.tensor_parallel_size * flags.pipeline_parallel_size
+    ranks = flags.ranks
     if checkpoint_bytes is not None:
         what = f"{checkpoint_bytes / GIB:.2f} GiB in the checkpoint"
         checkpoint_bytes, how = _loaded(model, settings, checkpoint_bytes)
         share, what = ceil_div(checkpoint_bytes, ranks) + _copies(model, settings), what + how
     else:
-        share, what = _counted(model, settings)
+        quantization = find_quantization(flags.quantization, model.quantization)
+        share, what = counted_bytes(model, settings, quantization)
     share += _lora_bytes(model, settings)
     drafted = flags.drafter.model if flags.drafter else None
     if drafted is not None:
@@ -203,11 +205,6 @@ def _loaded(model: Model, settings: Settings, checkpoint_bytes: int) -> tuple[in
     return int(checkpoint_bytes * small / large), f", made {flag} while it is loaded"
 
 
-def _is_partial(model: Model, settings: Settings, given: int) -> bool:
-    ranks = settings.flags.tensor_parallel_size * settings.flags.pipeline_parallel_size
-    return model.sized and given * ranks < count_parameters(model).total * _LEAST_BYTES
-
-
 def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] | None:
     """If vLLM cannot have printed the given size, return the counted size and a reason.
 
@@ -217,7 +214,7 @@ def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] 
     flags = settings.flags
     if flags.drafter or flags.enable_lora or not model.sized:
         return None
-    ranks = flags.tensor_parallel_size * flags.pipeline_parallel_size
+    ranks = flags.ranks
     quantization = find_quantization(flags.quantization, model.quantization)
     quantized = quantization.smallest is not None
     whole, _ = counted_bytes(model, settings, NONE)
@@ -229,7 +226,7 @@ def impossible(model: Model, settings: Settings, given: int) -> tuple[int, str] 
         return None
     if quantization.name.startswith(_BELOW_FOUR_BITS):
         return None
-    counted, _ = counted_bytes(model, settings, quantization if quantized else _FOUR_BITS)
+    counted, _ = counted_bytes(model, settings, quantization if quantized else FOUR_BITS)
     return counted, f"four bits of each matrix, and embeddings, head and encoder in {settings.dtype}, take {least / GIB:.2f}"  # fmt: skip
 
 
@@ -239,11 +236,6 @@ def _copies(model: Model, settings: Settings, quantization: Quantization | None 
     size = how.attention or dtype_bytes(settings.dtype)
     whole = count_parameters(model).replicated * size if model.sized else 0
     return int(whole * (ranks - 1) / (ranks * stages))
-
-
-def _counted(model: Model, settings: Settings) -> tuple[int, str]:
-    quantization = find_quantization(settings.flags.quantization, model.quantization)
-    return counted_bytes(model, settings, quantization)
 
 
 def counted_bytes(model: Model, settings: Settings, quantization: Quantization) -> tuple[int, str]:

@@ -8,7 +8,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from vllm_watch.capacity.gpus import cuda_memory_bytes, find_gpu, nearest, sizes
 from vllm_watch.capacity.plan import Checkpoint, Machine, Plan, make_plan, with_flags
 from vllm_watch.capacity.read_config import read_config
 from vllm_watch.capacity.release import NEWEST, parse_release
-from vllm_watch.capacity.suggestions import Suggestion, Way, as_json, other_ways, suggestions
+from vllm_watch.capacity.suggestions import Suggestion, Way, other_ways, suggestions
 from vllm_watch.capacity.units import GIB, GIB_MAX, NUMBER_MAX
 from vllm_watch.cli.helpers import exit_status, terminal
 from vllm_watch.cli.helpers.checkpoints import find_checkpoint
@@ -143,10 +143,8 @@ def report(plan: Plan) -> dict[str, Any]:
             "kv_cache": plan.kv_bytes,
         },
         "assumptions": list(assumptions(plan)),
-        "suggestions": as_json(found),
-        "other_ways": [
-            {"change": each.change, "why": each.why} for each in other_ways(plan, found)
-        ],
+        "suggestions": [asdict(each) for each in found],
+        "other_ways": [asdict(each) for each in other_ways(plan, found)],
     }
 
 

@@ -25,7 +25,7 @@ from vllm_watch.cli.helpers.launch_software import ask_vllm
 from vllm_watch.errors import WatchError
 from vllm_watch.preflight.check_gpus import memory_missing
 from vllm_watch.preflight.facts import OK, PROBLEM, UNKNOWN, WARNING, Facts, Finding
-from vllm_watch.preflight.judge import Verdict, as_json, judge
+from vllm_watch.preflight.judge import as_json, judge, problems
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.support.visible import visible, visible_lines
@@ -78,9 +78,9 @@ def run(arguments: argparse.Namespace) -> int:
     # Waiting for memory prints its own progress.
     with contextlib.nullcontext() if arguments.wait_for_vram else told:
         facts = asyncio.run(_with_gpus(known, arguments.wait_for_vram))
-    verdict = judge(facts)
-    _say(arguments, facts, verdict)
-    if not verdict.go:
+    findings = judge(facts)
+    _say(arguments, facts, findings)
+    if problems(findings):
         return exit_status.NO_GO
     if arguments.exec:
         _become(words)
@@ -127,15 +127,15 @@ def _looked(facts: Facts, reading: GpuReading, judge: HolderJudge) -> Facts:
     return replace(facts, gpus=judged, commands=said)
 
 
-def _say(arguments: argparse.Namespace, facts: Facts, verdict: Verdict) -> None:
+def _say(arguments: argparse.Namespace, facts: Facts, findings: tuple[Finding, ...]) -> None:
     out = sys.stderr if arguments.exec else sys.stdout
     if arguments.json:
-        print(json.dumps(as_json(facts, verdict)), file=out, flush=True)
+        print(json.dumps(as_json(facts, findings)), file=out, flush=True)
         return
     paint = terminal.painter(out)
-    found = [line for each in verdict.findings for line in _finding(each, paint)]
+    found = [line for each in findings for line in _finding(each, paint)]
     launch = f"launch: {visible(facts.command.shown())}"
-    print("\n".join([launch, "", *found, "", _end(verdict, paint)]), file=out, flush=True)
+    print("\n".join([launch, "", *found, "", _end(findings, paint)]), file=out, flush=True)
 
 
 _WORDS = {OK: "ok", WARNING: "warning", PROBLEM: "PROBLEM", UNKNOWN: "unknown"}
@@ -149,9 +149,9 @@ def _finding(finding: Finding, paint: terminal.Paint) -> Iterator[str]:
         yield visible_lines(f"{'':9}→ {fix.what}" + (f":  {fix.command}" if fix.command else ""))
 
 
-def _end(verdict: Verdict, paint: terminal.Paint) -> str:
-    count = len(verdict.problems)
-    unknown = sum(each.status == UNKNOWN for each in verdict.findings)
+def _end(findings: tuple[Finding, ...], paint: terminal.Paint) -> str:
+    count = problems(findings)
+    unknown = sum(each.status == UNKNOWN for each in findings)
     text = "GO: no problem found"
     if count:
         text = f"NO-GO: {count} {'problem' if count == 1 else 'problems'}"

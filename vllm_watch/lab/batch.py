@@ -1,5 +1,6 @@
 """The batch of a simulated engine with the scheduling order of vLLM's V1, and its paged KV cache."""
 
+from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -11,11 +12,6 @@ from vllm_watch.lab.workload import Request
 
 class KvCache:
     """Blocks in use, and blocks due in the next decode steps."""
-
-    __slots__ = (
-        "_cycle", "_due_twice", "block_size", "decode_kv_tokens", "leaked_blocks",
-        "num_decoding", "num_gpu_blocks", "step", "step_tokens", "used_blocks",
-    )  # fmt: skip
 
     def __init__(self, num_gpu_blocks: int, block_size: int, step_tokens: int = 1) -> None:
         if block_size % step_tokens:
@@ -54,16 +50,7 @@ class KvCache:
         # This simple check is nearly always enough.
         if (steps // self._cycle + 1) * self.num_decoding <= free:
             return steps
-        if self.blocks_due(steps) <= free:
-            return steps
-        low, high = 0, steps  # bisect: `low` fits, `high` does not
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.blocks_due(middle) <= free:
-                low = middle
-            else:
-                high = middle
-        return low
+        return bisect_right(range(1, steps + 1), free, key=self.blocks_due)
 
     def take_steps(self, steps: int) -> None:
         self.used_blocks += self.blocks_due(steps)
@@ -83,7 +70,7 @@ class KvCache:
         self._count(phase, -1)
         self.num_decoding -= 1
         self.decode_kv_tokens -= kv_tokens
-        self.used_blocks -= -(-kv_tokens // self.block_size)
+        self.used_blocks -= self.blocks_of(kv_tokens)
 
     def _count(self, phase: int, change: int) -> None:
         self._due_twice[phase] += change

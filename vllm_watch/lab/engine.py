@@ -1,12 +1,13 @@
 """The simulated vLLM V1 engine core, in virtual time. All steps up to the next event are computed at once."""
 
 from bisect import bisect_right, insort
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import ceil, sqrt
 from operator import attrgetter
 
 from vllm_watch.lab.batch import Batch, EngineConfig
 from vllm_watch.lab.ledger import Ledger
+from vllm_watch.lab.release import INF, Release
 from vllm_watch.lab.workload import Request
 
 _ARRIVAL = attrgetter("arrival_t")
@@ -20,13 +21,13 @@ class Engine:
     def __init__(
         self,
         config: EngineConfig,
-        bounds: Mapping[str, tuple[float, ...]],
-        reasons: tuple[str, ...] = (),
+        release: Release,
         now: float = 0.0,
         on_finish: Callable[[Request], None] | None = None,
     ) -> None:
         self.config = config
-        self.ledger = Ledger(bounds, reasons)
+        self._release = release
+        self.ledger = Ledger(release)
         self.batch = Batch(config, self.ledger)
         self.kv = self.batch.kv
         self.now = now
@@ -96,10 +97,8 @@ class Engine:
     def forget_prefixes(self) -> None:
         self.batch.computed_before = self.ledger.prompt_tokens
 
-    def begin_ledger(
-        self, bounds: Mapping[str, tuple[float, ...]], reasons: tuple[str, ...]
-    ) -> None:
-        self.ledger = self.batch.ledger = Ledger(bounds, reasons)
+    def begin_ledger(self) -> None:
+        self.ledger = self.batch.ledger = Ledger(self._release)
         self.batch.computed_before = 0
 
     def freeze(self, t: float) -> None:
@@ -150,17 +149,17 @@ class Engine:
         return not batch.waiting and self._skip_to_arrival(until_t)
 
     def _skip_to_arrival(self, until_t: float) -> bool:
-        if not self._pending_left() or self._pending[self._next_pending].arrival_t > until_t:
+        if self._next_arrival_t > until_t:
             return False
-        self.now = max(self.now, self._pending[self._next_pending].arrival_t)
+        self.now = max(self.now, self._next_arrival_t)
         return True
 
-    def _pending_left(self) -> bool:
-        return self._next_pending < len(self._pending)
+    @property
+    def _next_arrival_t(self) -> float:
+        left = self._next_pending < len(self._pending)
+        return self._pending[self._next_pending].arrival_t if left else INF
 
     def _arrived(self) -> int:
-        if not self._pending_left():
-            return self._next_pending
         return bisect_right(self._pending, self._seen_t, lo=self._next_pending, key=_ARRIVAL)
 
     def _take_arrivals(self) -> None:
@@ -196,8 +195,9 @@ class Engine:
         steps = 1 if single else min(steps, batch.steps_to_finish())
         if self.slow_ramp_seconds > 0.0:
             steps = min(steps, max(1, int(_RAMP_STAIR_SECONDS / first)))
-        if steps > 1 and self._could_admit():
-            left = self._pending[self._next_pending].arrival_t - self.now
+        room = not batch.waiting and len(batch.running) < config.max_num_seqs
+        if steps > 1 and room and self._next_arrival_t < INF:
+            left = self._next_arrival_t - self.now
             steps = min(steps, max(1, ceil(_steps_in(left, first, slope) - _ROUNDING)))
         steps = kv.steps_that_fit(steps)
         if steps == 0:
@@ -207,14 +207,10 @@ class Engine:
         self.now += seconds
         self.busy_seconds += seconds
         self.ledger.decode_steps(kv.num_decoding, config.step_tokens, steps, first, slope)
+        self.ledger.iteration_tokens.observe(tokens, steps)
         kv.take_steps(steps)
         self._step_done()
         return True
-
-    def _could_admit(self) -> bool:
-        batch = self.batch
-        room = len(batch.running) < self.config.max_num_seqs
-        return room and not batch.waiting and self._pending_left()
 
     def _begin_prefill_step(self) -> bool:
         batch, kv, config = self.batch, self.kv, self.config
@@ -235,12 +231,13 @@ class Engine:
 
     def _end_prefill_step(self, end_t: float) -> None:
         decoding, seconds = self._prefill_step
-        batch, ledger, tokens = self.batch, self.ledger, 0
+        batch, ledger, step_tokens = self.batch, self.ledger, self.config.step_tokens
         self._prefill_end_t = None
         self.now = end_t
         self.busy_seconds += seconds
+        tokens = decoding * step_tokens
         if decoding:
-            tokens = ledger.decode_beside_prefill(decoding, self.config.step_tokens, seconds)
+            ledger.decode_steps(decoding, step_tokens, 1, seconds, 0.0)
         prompts, batch.prefilling = batch.prefilling, []
         for request in prompts:
             if request.computed_tokens < request.prefill_target_tokens:

@@ -1,7 +1,9 @@
 """The /metrics text of a simulated server, line for line as prometheus_client and its vLLM release write it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client.utils import floatToGoString
 
 from vllm_watch.lab import reading
 from vllm_watch.lab.ledger import Buckets, HttpLog
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from vllm_watch.lab.vllm import SimulatedVllm
 
 
-_EXPONENT_FROM_DIGITS = 6  # with more integer digits prometheus_client writes 1.0e+06
+number: Callable[[float], str] = floatToGoString
 
 
 def header(name: str, kind: str, text: str) -> list[str]:
@@ -33,16 +35,6 @@ def _escaped(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
-def number(value: float) -> str:
-    """Format a number like Go, as prometheus_client does."""
-    text = repr(float(value))
-    dot = text.find(".")
-    if value > 0 and dot > _EXPONENT_FROM_DIGITS:
-        mantissa = f"{text[0]}.{text[1:dot]}{text[dot + 1 :]}".rstrip("0.")
-        return f"{mantissa}e+{dot - 1:02d}"
-    return text
-
-
 _REQUESTS = "Total number of requests by method, status and handler."
 _SIZE = (
     "Content length of {} by handler. Only value of header is respected. Otherwise ignored. "
@@ -52,66 +44,63 @@ _ALL = "Latency with many buckets but no API specific labels. Made for more accu
 _BY_HANDLER = "Latency with only few buckets by handler. Made to be only used if aggregation by handler is important. "
 
 _Series = tuple[dict[str, str], float]  # labels, Unix time of creation
+# Name, type, help, lines, and the series with their times of creation.
+_HttpFamily = tuple[str, str, str, list[str], list[_Series]]
 
 
 def http_lines(log: HttpLog, *, created: bool) -> list[str]:
     """Return the lines. `created` adds the `*_created` families."""
-    if log.created is None:
-        return []
-    lines = _requests(log, created=created)
-    for index, direction in enumerate(("request", "response"), start=1):
-        lines += _sizes(log, index, direction, created=created)
-    highr: list[tuple[dict[str, str], float, Buckets]] = [({}, log.created, log.all_durations)]
-    lines += _durations("http_request_duration_highr_seconds", _ALL, highr, created=created)
-    by_handler = [
-        ({"handler": key[0], "method": key[1]}, log.durations_created[key], buckets)
-        for key, buckets in log.durations.items()
-    ]
-    lines += _durations("http_request_duration_seconds", _BY_HANDLER, by_handler, created=created)
+    lines: list[str] = []
+    for name, kind, text, values, series in _http_families(log) if log.requests else ():
+        lines += [*header(name, kind, text), *values]
+        if created:
+            made = f"{name.removesuffix('_total')}_created"
+            lines += header(made, "gauge", text)
+            lines += [f"{made}{labels(pairs)} {number(when)}" for pairs, when in series]
     return lines
 
 
-def _requests(log: HttpLog, *, created: bool) -> list[str]:
+def _http_families(log: HttpLog) -> Iterator[_HttpFamily]:
     name = "http_requests_total"
-    made: list[_Series] = []
-    lines = header(name, "counter", _REQUESTS)
-    for key, count in log.requests.items():
+    lines, series = [], []
+    for key, (count, created) in log.requests.items():
         pairs = dict(zip(("handler", "method", "status"), key, strict=True))
         lines.append(f"{name}{labels(pairs)} {number(count)}")
-        made.append((pairs, log.requests_created[key]))
-    return lines + (_created("http_requests_created", _REQUESTS, made) if created else [])
+        series.append((pairs, created))
+    yield name, "counter", _REQUESTS, lines, series
+    series = [({"handler": handler}, size[3]) for handler, size in log.sizes.items()]
+    for index, name, what in (
+        (1, "http_request_size_bytes", "incoming requests"),
+        (2, "http_response_size_bytes", "outgoing responses"),
+    ):
+        lines = []
+        for (pairs, _), size in zip(series, log.sizes.values(), strict=True):
+            lines.append(f"{name}_count{labels(pairs)} {number(size[0])}")
+            lines.append(f"{name}_sum{labels(pairs)} {number(size[index])}")
+        yield name, "summary", _SIZE.format(what), lines, series
+    by_handler: list[_Durations] = [
+        ({"handler": handler, "method": method}, *durations)
+        for (handler, method), durations in log.durations.items()
+    ]
+    first_t = by_handler[0][2]
+    every: list[_Durations] = [({}, log.all_durations, first_t)]
+    yield _durations("http_request_duration_highr_seconds", _ALL, every)
+    yield _durations("http_request_duration_seconds", _BY_HANDLER, by_handler)
 
 
-def _sizes(log: HttpLog, index: int, direction: str, *, created: bool) -> list[str]:
-    name = f"http_{direction}_size_bytes"
-    text = _SIZE.format("incoming requests" if direction == "request" else "outgoing responses")
-    lines = header(name, "summary", text)
-    made: list[_Series] = []
-    for handler, size in log.sizes.items():
-        pairs = {"handler": handler}
-        lines.append(f"{name}_count{labels(pairs)} {number(size[0])}")
-        lines.append(f"{name}_sum{labels(pairs)} {number(size[index])}")
-        made.append((pairs, size[3]))
-    return lines + (_created(f"{name}_created", text, made) if created else [])
+_Durations = tuple[dict[str, str], Buckets, float]
 
 
-def _durations(
-    name: str, text: str, series: Sequence[tuple[dict[str, str], float, Buckets]], *, created: bool
-) -> list[str]:
-    lines = header(name, "histogram", text)
-    for pairs, _, buckets in series:
+def _durations(name: str, text: str, series: list[_Durations]) -> _HttpFamily:
+    lines = []
+    for pairs, buckets, _ in series:
         histogram = buckets.snapshot()
         for bound, count in zip(histogram.bounds, histogram.cumulative, strict=True):
-            lines.append(f"{name}_bucket{labels({**pairs, 'le': _le(bound)})} {number(count)}")
+            lines.append(f"{name}_bucket{labels({**pairs, 'le': number(bound)})} {number(count)}")
         lines.append(f"{name}_count{labels(pairs)} {number(histogram.count)}")
         lines.append(f"{name}_sum{labels(pairs)} {number(histogram.sum or 0.0)}")
-    made = [(pairs, when) for pairs, when, _ in series]
-    return lines + (_created(f"{name}_created", text, made) if created else [])
-
-
-def _created(name: str, text: str, series: Iterable[_Series]) -> list[str]:
-    lines = header(name, "gauge", text)
-    return lines + [f"{name}{labels(pairs)} {number(when)}" for pairs, when in series]
+    made = [(pairs, created) for pairs, _, created in series]
+    return name, "histogram", text, lines, made
 
 
 class Writer:
@@ -119,7 +108,7 @@ class Writer:
 
     def __init__(self, vllm: "SimulatedVllm") -> None:
         self._vllm = vllm
-        self._prefixes: dict[tuple[str, ...], list[str]] = {}
+        self._prefixes: dict[tuple[str, str, str | float], str] = {}
 
     def body(self) -> str:
         vllm = self._vllm
@@ -157,79 +146,67 @@ class Writer:
         self,
         family: Family,
         name: str,
-        values: list[tuple[EngineSample, float | Mapping[str, float]]],
+        values: list[tuple[EngineSample, Any]],
         write: Callable[[float], str],
     ) -> list[str]:
         if not family.label:
-            return [self._series(family, name, e)[0] + write(v) for e, v in values]  # type: ignore[arg-type]
+            return [self._prefix(family, name, engine) + write(each) for engine, each in values]
         # Series are ordered by label value first, then by engine.
         by_label: dict[str, list[str]] = {}
         for engine, labelled in values:
-            for key, value in labelled.items():  # type: ignore[union-attr]
-                prefix = self._series(family, name, engine, key)[0]
+            for key, value in labelled.items():
+                prefix = self._prefix(family, name, engine, family.label, key)
                 by_label.setdefault(key, []).append(prefix + write(value))
         return [line for lines in by_label.values() for line in lines]
 
-    def _created(self, family: Family, values: list[tuple[EngineSample, object]]) -> list[str]:
+    def _created(self, family: Family, values: list[tuple[EngineSample, Any]]) -> list[str]:
         name = family.name if family.type == "histogram" else family.name.removesuffix("_total")
         name += "_created"
         when = number(values[0][0].created_time or 0.0)
         lines = header(name, "gauge", family.help)
-        once: list[tuple[EngineSample, float | Mapping[str, float]]] = [
-            (engine, value if isinstance(value, Mapping) else 0.0) for engine, value in values
-        ]
-        return lines + self._plain(family, name, once, lambda _: when)
+        return lines + self._plain(family, name, values, lambda _: when)
 
     def _histogram(self, family: Family, engine: EngineSample, histogram: Histogram) -> list[str]:
-        prefixes = self._prefixes.get((family.name, engine.engine))
-        if prefixes is None:
-            prefixes = self._prefixes[family.name, engine.engine] = [
-                *(
-                    f"{family.name}_bucket{self._labels(family, engine, le=_le(bound))} "
-                    for bound in histogram.bounds
-                ),
-                f"{family.name}_count{self._labels(family, engine)} ",
-                f"{family.name}_sum{self._labels(family, engine)} ",
-            ]
-        values = [*histogram.cumulative, histogram.count, histogram.sum or 0.0]
-        lines = [prefix + number(value) for prefix, value in zip(prefixes, values, strict=True)]
-        if self._vllm.release.multiprocess:  # the sum comes first
-            lines.insert(0, lines.pop())
-        return lines
+        name = family.name
+        lines = [
+            self._prefix(family, f"{name}_bucket", engine, "le", bound) + number(count)
+            for bound, count in zip(histogram.bounds, histogram.cumulative, strict=True)
+        ]
+        lines.append(self._prefix(family, f"{name}_count", engine) + number(histogram.count))
+        total = self._prefix(family, f"{name}_sum", engine) + number(histogram.sum or 0.0)
+        # With several processes, the sum comes first.
+        return [total, *lines] if self._vllm.release.multiprocess else [*lines, total]
 
     def _info(
         self, family: Family, values: Iterable[tuple[EngineSample, Mapping[str, str]]]
     ) -> list[str]:
+        vllm = self._vllm
         if family.field == "lora_requests_info":
-            return [f"{family.name}{labels(pairs)} {number(t)}" for pairs, t in self._lora()]
+            sets = vllm.lora_sets or {("", ""): vllm.epoch + vllm.t}
+            told = ((reading.lora_labels(vllm, *names), t) for names, t in sets.items())
+            return [f"{family.name}{labels(pairs)} {number(t)}" for pairs, t in told]
         lines = []
         for engine, pairs in values:
-            own = {"engine": engine.engine} if self._vllm.release.engine_label else {}
+            own = {"engine": engine.engine} if vllm.release.engine_label else {}
             lines.append(f"{family.name}{labels({**pairs, **own})} 1.0")
         return lines
 
-    def _lora(self) -> Iterable[tuple[Mapping[str, str], float]]:
-        vllm = self._vllm
-        sets = vllm.lora_sets or {("", ""): vllm.epoch + vllm.t}
-        for (running, waiting), t in sets.items():
-            yield reading.lora_labels(vllm, running, waiting), t
-
-    def _series(self, family: Family, name: str, engine: EngineSample, key: str = "") -> list[str]:
-        cached = self._prefixes.get((name, engine.engine, key))
-        if cached is None:
-            own = {family.label: key} if family.label else {}
-            text = f"{name}{self._labels(family, engine, **own)} "
-            cached = self._prefixes[name, engine.engine, key] = [text]
-        return cached
-
-    def _labels(self, family: Family, engine: EngineSample, **own: str) -> str:
-        if self._vllm.release.engine_label and not family.server_wide:
-            own["engine"] = engine.engine
-        return labels({**own, "model_name": engine.model_name or ""})
-
-
-def _le(bound: float) -> str:
-    return "+Inf" if bound == float("inf") else repr(bound)
+    def _prefix(
+        self,
+        family: Family,
+        name: str,
+        engine: EngineSample,
+        label: str = "",
+        value: str | float = "",
+    ) -> str:
+        found = self._prefixes.get((name, engine.engine, value))
+        if found is None:
+            own = {label: value if isinstance(value, str) else number(value)} if label else {}
+            if self._vllm.release.engine_label and not family.server_wide:
+                own["engine"] = engine.engine
+            text = f"{name}{labels({**own, 'model_name': engine.model_name or ''})} "
+            found = self._prefixes[name, engine.engine, value] = text
+        return found
 
 
 _GENERATIONS = 3

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from vllm_watch.lab.workload import Request
@@ -32,10 +33,6 @@ def _unhang(vllm: "SimulatedVllm") -> None:
         engine.thaw(vllm.t)
 
 
-def _crash(vllm: "SimulatedVllm") -> None:
-    vllm.stop()
-
-
 def _restart(vllm: "SimulatedVllm") -> None:
     vllm.stop()
     vllm.start()
@@ -45,21 +42,11 @@ def _api_hang(vllm: "SimulatedVllm") -> None:
     vllm.api_hung = vllm.serving
 
 
-def _resume_api(vllm: "SimulatedVllm") -> None:
-    vllm.resume_api()
-
-
 def _slow(vllm: "SimulatedVllm", *, factor: float = 8.0, ramp_seconds: float = 0.0) -> None:
     for engine in vllm.engines:
         engine.slow_factor = factor
         engine.slow_since_t = vllm.t
         engine.slow_ramp_seconds = ramp_seconds
-
-
-def _fast(vllm: "SimulatedVllm") -> None:
-    for engine in vllm.engines:
-        engine.slow_factor = 1.0
-        engine.slow_ramp_seconds = 0.0
 
 
 def _leak(vllm: "SimulatedVllm", *, share: float = 0.95, ramp_seconds: float = 60.0) -> None:
@@ -87,14 +74,9 @@ def _unpin(vllm: "SimulatedVllm") -> None:
         engine.abort(pin)
 
 
-def _block_admission(vllm: "SimulatedVllm") -> None:
+def _admission(vllm: "SimulatedVllm", *, blocked: bool) -> None:
     for engine in vllm.engines:
-        engine.batch.admission_blocked = True
-
-
-def _admit_again(vllm: "SimulatedVllm") -> None:
-    for engine in vllm.engines:
-        engine.batch.admission_blocked = False
+        engine.batch.admission_blocked = blocked
 
 
 def _kill_engine(vllm: "SimulatedVllm") -> None:
@@ -105,17 +87,21 @@ def _kill_engine(vllm: "SimulatedVllm") -> None:
 
 FAULTS = {
     "hang": Fault("The engine core stops stepping; its API server still answers.", _hang, _unhang),
-    "crash": Fault("The process is gone and its port refuses connections.", _crash, _restart),
-    "api_hang": Fault(
-        "The API server accepts connections but never answers.", _api_hang, _resume_api
+    "crash": Fault(
+        "The process is gone and its port refuses connections.", lambda vllm: vllm.stop(), _restart
     ),
-    "slow": Fault("Every step takes longer than it should.", _slow, _fast),
+    "api_hang": Fault(
+        "The API server accepts connections but never answers.",
+        _api_hang,
+        lambda vllm: vllm.resume_api(),
+    ),
+    "slow": Fault("Every step takes longer than it should.", _slow, partial(_slow, factor=1.0)),
     "leak": Fault("KV cache pages leak, so that fewer and fewer requests fit.", _leak, _unleak),
     "pinning": Fault("A few endless requests hold nearly all pages.", _pin, _unpin),
     "admission_deadlock": Fault(
         "No waiting request is admitted, although the cache is empty.",
-        _block_admission,
-        _admit_again,
+        partial(_admission, blocked=True),
+        partial(_admission, blocked=False),
     ),
     "engine_dead": Fault(
         "The engine core died: /health is 503, /metrics still 200.", _kill_engine, _restart

@@ -1,13 +1,18 @@
 """Simulated GPUs and their processes, consistent with the simulated servers."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.samples.gpu import GpuReading, GpuSample, ProcessSample
 
 DRIVER_VERSION = "570.124.06"
+# An NVIDIA L40S.
+_TOTAL_BYTES = 48_305_799_168
+_RESERVED_BYTES = 607_322_112
+_POWER_LIMIT_WATTS = 350.0
+_CLOCK_MAX_HZ = 2.52e9
 _COMM_BYTES = 15  # the kernel truncates names
 _WEIGHTS_BYTES = 16_060_522_496  # 8B parameters in 16 bits
 _KV_BYTES_PER_TOKEN = 131_072  # 32 layers, 8 KV heads of 128, keys and values, 16 bits
@@ -22,27 +27,12 @@ _SPIN_SHARE = 0.04  # of the difference between _BUSY_WATTS_SHARE and _HELD_WATT
 _MIN_WINDOW_SECONDS = 0.2  # shorter windows are noisy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuModel:
-    """The fixed properties of a GPU."""
-
-    name: str = "NVIDIA L40S"
-    memory_total_bytes: int = 48_305_799_168
-    memory_reserved_bytes: int = 607_322_112
-    power_limit_watts: float = 350.0
-    sm_clock_max_hz: float = 2.52e9
-
-
 class _Placement:
     def __init__(self, vllm: SimulatedVllm, indices: tuple[int, ...], first_pid: int) -> None:
         self.vllm = vllm
         self.indices = indices
         self.first_pid = first_pid
         self._seen: dict[int, tuple[float, float, float]] = {}  # engine → t, busy seconds, share
-
-    def engines_on(self, index: int) -> list[int]:
-        count = len(self.vllm.engines) or self.vllm.num_engines
-        return [e for e in range(count) if self.indices[e % len(self.indices)] == index]
 
     def pid(self, engine: int) -> int:
         return self.first_pid + 1000 * self.vllm.incarnation + 1 + engine
@@ -76,9 +66,8 @@ class _Placement:
 class GpuRack:
     """The GPUs of one simulated host."""
 
-    def __init__(self, count: int, model: GpuModel | None = None) -> None:
+    def __init__(self, count: int) -> None:
         self.count = count
-        self.model = model or GpuModel()
         self._placements: list[_Placement] = []
         self._other_processes: dict[int, list[ProcessSample]] = {}
         self._overrides: dict[int, dict[str, Any]] = {}
@@ -108,7 +97,6 @@ class GpuRack:
         return tuple(replace(gpu, **self._overrides.get(gpu.index, {})) for gpu in gpus)
 
     def _gpu(self, index: int) -> GpuSample:
-        model = self.model
         processes = list(self._other_processes.get(index, []))
         busy = watts_share = 0.0
         for placement in self._placements:
@@ -119,20 +107,20 @@ class GpuRack:
                 watts_share = max(watts_share, _SPIN_SHARE * ratio if frozen else ratio)
         used = sum(p.used_bytes or 0 for p in processes)
         rest = _HELD_WATTS_SHARE if processes else _IDLE_WATTS_SHARE
-        watts = model.power_limit_watts * (rest + (_BUSY_WATTS_SHARE - rest) * watts_share)
+        watts = _POWER_LIMIT_WATTS * (rest + (_BUSY_WATTS_SHARE - rest) * watts_share)
         return GpuSample(
             index=index,
             uuid=f"GPU-1ab00000-0000-4000-8000-{index:012x}",
-            name=model.name,
-            memory_total_bytes=model.memory_total_bytes,
-            memory_used_bytes=min(used, model.memory_total_bytes - model.memory_reserved_bytes),
-            memory_reserved_bytes=model.memory_reserved_bytes,
+            name="NVIDIA L40S",
+            memory_total_bytes=_TOTAL_BYTES,
+            memory_used_bytes=min(used, _TOTAL_BYTES - _RESERVED_BYTES),
+            memory_reserved_bytes=_RESERVED_BYTES,
             utilization_ratio=round(busy, 2),  # NVML reports whole percents
             temperature_celsius=round(32.0 + 40.0 * watts_share),
             power_watts=round(watts, 1),
-            power_limit_watts=model.power_limit_watts,
-            sm_clock_hz=model.sm_clock_max_hz if processes else model.sm_clock_max_hz / 6,
-            sm_clock_max_hz=model.sm_clock_max_hz,
+            power_limit_watts=_POWER_LIMIT_WATTS,
+            sm_clock_hz=_CLOCK_MAX_HZ if processes else _CLOCK_MAX_HZ / 6,
+            sm_clock_max_hz=_CLOCK_MAX_HZ,
             throttle_reasons=() if processes else ("gpu_idle",),
             xid_errors=(),
             ecc_uncorrected=0,
@@ -147,7 +135,10 @@ class GpuRack:
         used = placement.used_bytes()
         found = []
         # A dead core has freed its GPU, a hung core has not.
-        for engine in placement.engines_on(index) if used and not vllm.dead else []:
+        count = (len(vllm.engines) or vllm.num_engines) if used and not vllm.dead else 0
+        for engine in range(count):
+            if placement.indices[engine % len(placement.indices)] != index:
+                continue
             ratio = placement.busy_ratio(engine)
             seconds = vllm.engines[engine].busy_seconds if engine < len(vllm.engines) else 0.0
             process = ProcessSample(
@@ -168,11 +159,11 @@ class GpuRack:
         return found
 
 
-def idle_notebook(create_time: float, used_bytes: int = 2_400_000_000) -> ProcessSample:
+def idle_notebook(create_time: float) -> ProcessSample:
     """Return a notebook kernel that was left open for days."""
     return ProcessSample(
         pid=18_231,
-        used_bytes=used_bytes,
+        used_bytes=2_400_000_000,
         type="compute",
         name="python3",
         cmdline=("/usr/bin/python3", "-m", "ipykernel_launcher", "-f", "kernel-4711.json"),

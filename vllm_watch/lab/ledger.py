@@ -5,15 +5,13 @@ from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from math import floor
 
-from vllm_watch.lab.release import INF
+from vllm_watch.lab.release import INF, Release
 from vllm_watch.lab.workload import Request
 from vllm_watch.samples.engine import Histogram, Labelled
 
 
 class Buckets:
     """The counts per bucket. They are cumulated only when read."""
-
-    __slots__ = ("_snapshot", "bounds", "counts", "sum")
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         """`bounds` ascend and end with +Inf."""
@@ -70,13 +68,12 @@ class HttpLog:
     """Series appear with their first request. `*_created` are Unix times."""
 
     def __init__(self) -> None:
-        self.requests: dict[tuple[str, str, str], float] = {}  # handler, method, "2xx" → count
-        self.requests_created: dict[tuple[str, str, str], float] = {}
+        # Handler, method, "2xx" → count, created.
+        self.requests: dict[tuple[str, str, str], list[float]] = {}
         self.sizes: dict[str, list[float]] = {}  # handler → count, bytes in, bytes out, created
-        self.durations: dict[tuple[str, str], Buckets] = {}  # handler, method
-        self.durations_created: dict[tuple[str, str], float] = {}
+        # Handler, method → durations, created.
+        self.durations: dict[tuple[str, str], tuple[Buckets, float]] = {}
         self.all_durations = Buckets(_ALL_BOUNDS)
-        self.created: float | None = None
 
     def record(
         self,
@@ -89,34 +86,22 @@ class HttpLog:
         request_bytes: int = 0,
         response_bytes: int = 0,
     ) -> None:
-        if self.created is None:
-            self.created = unix_t
-        key = (handler, method, status)
-        if key in self.requests:
-            self.requests[key] += 1.0
-        else:
-            self.requests[key] = 1.0
-            self.requests_created[key] = unix_t
-        size = self.sizes.get(handler)
-        if size is None:
-            size = self.sizes[handler] = [0.0, 0.0, 0.0, unix_t]
+        self.requests.setdefault((handler, method, status), [0.0, unix_t])[0] += 1.0
+        size = self.sizes.setdefault(handler, [0.0, 0.0, 0.0, unix_t])
         size[0] += 1.0
         size[1] += request_bytes
         size[2] += response_bytes
-        durations = self.durations.get((handler, method))
-        if durations is None:
-            durations = self.durations[handler, method] = Buckets(_HANDLER_BOUNDS)
-            self.durations_created[handler, method] = unix_t
-        durations.observe(seconds)
+        new = Buckets(_HANDLER_BOUNDS), unix_t
+        self.durations.setdefault((handler, method), new)[0].observe(seconds)
         self.all_durations.observe(seconds)
 
     def fields(self) -> Mapping[str, Labelled] | None:
         if not self.requests:
             return None
         by_status: dict[str, float] = {}
-        for (_, _, status), count in self.requests.items():
-            by_status[status] = by_status.get(status, 0.0) + count
-        durations = [b.snapshot() for b in self.durations.values()]
+        for (_, _, status), (requests, _) in self.requests.items():
+            by_status[status] = by_status.get(status, 0.0) + requests
+        durations = [buckets.snapshot() for buckets, _ in self.durations.values()]
         every = self.all_durations.snapshot()
         count = sum(size[0] for size in self.sizes.values())
         return {
@@ -137,14 +122,7 @@ _FLUSH_REQUESTS = 1000  # limits the buffer if nothing scrapes
 class Ledger:
     """All counts since the start. Finished requests are added at the next read."""
 
-    __slots__ = (
-        "_finished", "_histograms", "drafts", "external_hits", "external_queries",
-        "generation_tokens", "inter_token_latency", "iteration_tokens", "preemptions",
-        "prefix_hits", "prefix_queries", "prompt_tokens", "prompt_tokens_cached",
-        "prompt_tokens_external", "success", "ttft",
-    )  # fmt: skip
-
-    def __init__(self, bounds: Mapping[str, tuple[float, ...]], reasons: tuple[str, ...]) -> None:
+    def __init__(self, release: Release) -> None:
         self.prompt_tokens = 0
         self.prompt_tokens_cached = 0
         self.prompt_tokens_external = 0
@@ -155,8 +133,8 @@ class Ledger:
         self.external_queries = 0
         self.external_hits = 0
         self.drafts = 0
-        self.success: dict[str, float] = dict.fromkeys(reasons, 0.0)
-        self._histograms = {field: Buckets(bounds[field]) for field in bounds}
+        self.success: dict[str, float] = dict.fromkeys(release.finished_reasons, 0.0)
+        self._histograms = {field: Buckets(each) for field, each in release.bounds.items()}
         self.inter_token_latency = self._histograms["inter_token_latency"]
         self.iteration_tokens = self._histograms["iteration_tokens"]
         self.ttft = self._histograms["ttft"]
@@ -165,22 +143,14 @@ class Ledger:
     def decode_steps(
         self, requests: int, step_tokens: int, steps: int, seconds: float, slope_seconds: float
     ) -> None:
-        """Count steps. The first took `seconds`, and each later step took `slope_seconds` more than the step before."""
-        tokens = requests * step_tokens
-        self.generation_tokens += tokens * steps
-        self.iteration_tokens.observe(tokens, steps)
+        """Count steps. The first took `seconds`, and each later step took `slope_seconds` more than the step before.
+
+        The caller adds the tokens to `iteration_tokens`.
+        """
+        self.generation_tokens += requests * step_tokens * steps
         self.inter_token_latency.observe_ramp(seconds, slope_seconds, steps, requests)
         if step_tokens > 1:
             self.drafts += requests * steps
-
-    def decode_beside_prefill(self, requests: int, step_tokens: int, seconds: float) -> int:
-        """Count one step, and return its tokens. The caller adds them to `iteration_tokens`."""
-        tokens = requests * step_tokens
-        self.generation_tokens += tokens
-        self.inter_token_latency.observe(seconds, requests)
-        if step_tokens > 1:
-            self.drafts += requests
-        return tokens
 
     def take_back(self, tokens: int) -> None:
         self.generation_tokens -= tokens

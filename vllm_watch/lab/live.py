@@ -6,6 +6,7 @@ import json
 import socket
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import partial
 from http import HTTPStatus
 
@@ -21,6 +22,7 @@ from vllm_watch.samples.target import Target
 
 # The content type of prometheus_client since 0.23.
 _METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
+_HOST = "127.0.0.1"
 _GZIP_LEVEL = 6
 _CHARACTERS_PER_TOKEN = 4
 _DEFAULT_MAX_TOKENS = 16
@@ -28,21 +30,25 @@ _COMPLETION_SECONDS_MAX = 3600.0
 _CLOSE_SECONDS = 0.01  # for aiohttp, 0 means no limit
 _BODY_BYTES_MAX = 8 << 20
 
+_UNLOGGED = "/version"
+_ANSWERS: dict[str, Callable[[SimulatedVllm], object]] = {
+    _UNLOGGED: lambda vllm: {"version": vllm.release.version},
+    "/v1/models": lambda vllm: {"object": "list", "data": [
+        {"id": vllm.model_name, "object": "model", "max_model_len": vllm.max_model_len}
+    ]},
+    "/is_sleeping": lambda vllm: {"is_sleeping": vllm.sleep_level > 0},
+    "/is_paused": lambda vllm: {"is_paused": vllm.paused},
+}  # fmt: skip
+
 
 class LabServer:
     """Serves one `SimulatedVllm`. It keeps the port while it refuses connections."""
 
-    def __init__(
-        self,
-        vllm: SimulatedVllm,
-        advance: Callable[[], float],
-        host: str = "127.0.0.1",
-        port: int = 0,
-    ) -> None:
+    def __init__(self, vllm: SimulatedVllm, advance: Callable[[], float], port: int = 0) -> None:
         self.vllm = vllm
         self._advance = advance
         self._writer = Writer(vllm)
-        self._host, self._port = host, port
+        self._port = port
         self._reserved: socket.socket | None = None
         self._runner: web.AppRunner | None = None
         self._incarnation = 0
@@ -50,23 +56,16 @@ class LabServer:
 
     @property
     def url(self) -> str:
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}"
+        return f"http://{_HOST}:{self._port}"
 
     async def __aenter__(self) -> "LabServer":
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
-
-    async def start(self) -> None:
         """Raises ServeError if the port is taken."""
         self._reserved = self._bind()
         self._port = self._reserved.getsockname()[1]
         await self.follow()
+        return self
 
-    async def stop(self) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._close()
         if self._reserved is not None:
             self._reserved.close()
@@ -83,18 +82,15 @@ class LabServer:
             self._api_resumed.set()
 
     def _bind(self) -> socket.socket:
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         # With SO_REUSEADDR, two sockets can share an address if at most one listens. The other one
         # reserves the port.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            bound.bind((self._host, self._port))
+            bound.bind((_HOST, self._port))
         except OSError as error:
             bound.close()
-            cause = (
-                f"cannot serve a simulated engine on {self._host}:{self._port}: {error.strerror}"
-            )
+            cause = f"cannot serve a simulated engine on {_HOST}:{self._port}: {error.strerror}"
             raise ServeError(cause, "Choose another port, or 0 for any.") from error
         return bound
 
@@ -104,10 +100,8 @@ class LabServer:
         )
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/health", self._health)
-        app.router.add_get("/version", self._version)
-        app.router.add_get("/v1/models", self._models)
-        app.router.add_get("/is_sleeping", self._is_sleeping)
-        app.router.add_get("/is_paused", self._is_paused)
+        for path in _ANSWERS:
+            app.router.add_get(path, self._answer)
         if self.vllm.generates:
             app.router.add_post(COMPLETIONS, self._completions)
             app.router.add_post(CHAT, self._completions)
@@ -149,30 +143,12 @@ class LabServer:
     async def _health(self, _: web.Request) -> web.Response:
         return web.Response(status=503 if self.vllm.dead else 200)
 
-    async def _version(self, _: web.Request) -> web.Response:
-        return web.json_response({"version": self.vllm.release.version})
-
-    async def _models(self, request: web.Request) -> web.Response:
-        vllm = self.vllm
-        card = {"id": vllm.model_name, "object": "model", "max_model_len": vllm.max_model_len}
-        self._log(request)
-        return web.json_response({"object": "list", "data": [card]})
-
-    async def _is_sleeping(self, request: web.Request) -> web.Response:
-        self._log(request)
-        return web.json_response({"is_sleeping": self.vllm.sleep_level > 0})
-
-    async def _is_paused(self, request: web.Request) -> web.Response:
-        self._log(request)
-        return web.json_response({"is_paused": self.vllm.paused})
-
-    def _log(self, request: web.Request) -> None:
-        vllm = self.vllm
-        if vllm.release.http:
+    async def _answer(self, request: web.Request) -> web.Response:
+        vllm, path = self.vllm, request.path
+        if vllm.release.http and path != _UNLOGGED:
             now = vllm.epoch + vllm.t
-            vllm.http.record(
-                request.path, "2xx", 0.001, now, method=request.method, response_bytes=27
-            )
+            vllm.http.record(path, "2xx", 0.001, now, method=request.method, response_bytes=27)
+        return web.json_response(_ANSWERS[path](vllm))
 
     async def _completions(self, request: web.Request) -> web.Response:
         try:
@@ -264,13 +240,12 @@ _TICK_SECONDS = 0.05
 class Live:
     """Runs a scene at `speed` times real time. A scene with a past `epoch` first catches up to the present."""
 
-    def __init__(self, scene: Scene, speed: float = 1.0, host: str = "127.0.0.1") -> None:
+    def __init__(self, scene: Scene, speed: float = 1.0) -> None:
         self.scene = scene
         self.speed = speed
-        self.servers = {
-            name: LabServer(vllm, self.advance, host) for name, vllm in scene.servers.items()
-        }
+        self.servers = {name: LabServer(vllm, self.advance) for name, vllm in scene.servers.items()}
         self._began_s = 0.0
+        self._opened = AsyncExitStack()
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Live":
@@ -286,12 +261,10 @@ class Live:
             self.scene.begin_at(time.time())
         self._began_s = time.monotonic() - (time.time() - self.scene.epoch) / self.speed
         self.advance()
-        try:
+        async with AsyncExitStack() as opened:
             for server in self.servers.values():
-                await server.start()
-        except BaseException:
-            await self.stop()
-            raise
+                await opened.enter_async_context(server)
+            self._opened = opened.pop_all()
         self._task = asyncio.create_task(self._keep_time(), name="lab")
         return [
             Target(name=name, url=server.url, group=server.vllm.group)
@@ -303,8 +276,7 @@ class Live:
             self._task.cancel()
             await asyncio.wait([self._task])
             self._task = None
-        for server in self.servers.values():
-            await server.stop()
+        await self._opened.aclose()
 
     def advance(self) -> float:
         self.scene.advance((time.monotonic() - self._began_s) * self.speed)

@@ -1,6 +1,7 @@
 """The records that a parser would get from a simulated server's /metrics."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vllm_watch.samples.engine import EngineSample, Labelled
@@ -15,50 +16,45 @@ _IDLE_CPU_SHARE = 0.02
 _CPU_SECONDS_PER_TOKEN = 4e-5  # detokenizing and streaming
 _RESIDENT_BYTES = 780_000_000.0
 _SLEEP_STATES = ("awake", "weights_offloaded", "discard_all")
+_ALWAYS_0 = (
+    "mm_cache_queries", "mm_cache_hits", "estimated_flops_per_gpu", "estimated_read_bytes_per_gpu",
+    "estimated_write_bytes_per_gpu",
+)  # fmt: skip
 _SPEC_SHARES = (0.55, 0.3, 0.15)  # by position in the draft
 
 
 def read(vllm: "SimulatedVllm") -> Reading:
     """Return the content of /metrics, /version and /v1/models."""
-    sample = _sample_v1 if vllm.release.engine_kind == "V1" else _sample_v0
-    config = cache_config(vllm)
-    http = vllm.http.fields()
-    engines = [
-        sample(vllm, engine, str(index), config, http) for index, engine in enumerate(vllm.engines)
-    ]
-    if not vllm.release.engine_label:
-        engines = engines[:1]
+    shown = vllm.engines if vllm.release.engine_label else vllm.engines[:1]
     return Reading(
         vllm=True,
         engine_kind=vllm.release.engine_kind,
-        engines=tuple(engines),
+        engines=tuple(_sample(vllm, engine, str(index)) for index, engine in enumerate(shown)),
         server=_server(vllm),
     )
 
 
 def _server(vllm: "SimulatedVllm") -> ServerSample:
-    single = not vllm.release.multiprocess
-    return ServerSample(
+    lived_seconds = vllm.t - vllm.process_start_t
+    tokens = sum(e.ledger.generation_tokens for e in vllm.engines)
+    cpu_seconds = _IDLE_CPU_SHARE * lived_seconds + _CPU_SECONDS_PER_TOKEN * tokens
+    sample = ServerSample(
         version=vllm.release.version,
         models=(vllm.model_name,),
         max_model_len=vllm.max_model_len,
         sleeping=vllm.sleep_level > 0,
         paused=vllm.paused,
-        process_start_time=vllm.epoch + vllm.process_start_t if single else None,
-        process_open_fds=float(_IDLE_OPEN_FDS + vllm.outstanding) if single else None,
-        process_cpu_seconds=_cpu_seconds(vllm) if single else None,
-        process_resident_memory_bytes=_resident_bytes(vllm) if single else None,
     )
-
-
-def _resident_bytes(vllm: "SimulatedVllm") -> float:
-    return _RESIDENT_BYTES + vllm.host_leak_bytes_per_second * (vllm.t - vllm.process_start_t)
-
-
-def _cpu_seconds(vllm: "SimulatedVllm") -> float:
-    tokens = sum(e.ledger.generation_tokens for e in vllm.engines)
-    seconds = _IDLE_CPU_SHARE * (vllm.t - vllm.process_start_t) + _CPU_SECONDS_PER_TOKEN * tokens
-    return round(seconds, 2)  # the kernel counts in ticks
+    if vllm.release.multiprocess:
+        return sample
+    return replace(
+        sample,
+        process_start_time=vllm.epoch + vllm.process_start_t,
+        process_open_fds=float(_IDLE_OPEN_FDS + vllm.outstanding),
+        process_cpu_seconds=round(cpu_seconds, 2),  # the kernel counts in ticks
+        process_resident_memory_bytes=_RESIDENT_BYTES
+        + vllm.host_leak_bytes_per_second * lived_seconds,
+    )
 
 
 def cache_config(vllm: "SimulatedVllm") -> Mapping[str, str]:
@@ -77,13 +73,6 @@ def cache_config(vllm: "SimulatedVllm") -> Mapping[str, str]:
     return pairs
 
 
-def _lora(vllm: "SimulatedVllm") -> Mapping[str, str] | None:
-    if not vllm.lora_sets:
-        return None
-    running, waiting = max(vllm.lora_sets, key=lambda key: vllm.lora_sets[key])
-    return lora_labels(vllm, running, waiting)
-
-
 def lora_labels(vllm: "SimulatedVllm", running: str, waiting: str) -> dict[str, str]:
     """Adapters are joined with commas, as in vLLM."""
     return {
@@ -93,63 +82,62 @@ def lora_labels(vllm: "SimulatedVllm", running: str, waiting: str) -> dict[str, 
     }
 
 
-def _sample_v1(
-    vllm: "SimulatedVllm", engine: "Engine", label: str,
-    config: Mapping[str, str], http: Mapping[str, Labelled] | None,
-) -> EngineSample:  # fmt: skip
-    ledger = engine.ledger
-    waiting = float(engine.num_waiting)
-    prompt, cached = float(ledger.prompt_tokens), float(ledger.prompt_tokens_cached)
-    external = float(ledger.prompt_tokens_external)
-    single = not vllm.release.multiprocess
+def _sample(vllm: "SimulatedVllm", engine: "Engine", label: str) -> EngineSample:
+    ledger, http = engine.ledger, vllm.http.fields()
+    own = _only_v1(vllm, engine) if vllm.release.engine_kind == "V1" else _only_v0(vllm, engine)
     histograms: dict[str, Any] = ledger.histograms()
-    speculation: dict[str, Any] = _speculation(vllm, engine) if vllm.spec_tokens else {}
     return EngineSample(
         engine=label,
         model_name=vllm.model_name,
         requests_running=float(engine.num_running),
-        requests_waiting=waiting,
-        requests_waiting_by_reason={"capacity": waiting, "deferred": 0.0},
+        requests_waiting=float(engine.num_waiting),
         kv_cache_usage=engine.kv.usage_ratio,
         preemptions=float(ledger.preemptions),
-        engine_sleep_state={
+        prompt_tokens=float(ledger.prompt_tokens),
+        generation_tokens=float(ledger.generation_tokens),
+        request_success=dict(ledger.success) or None,
+        cache_config_info=cache_config(vllm),
+        http=http,
+        http_responses=http["requests"] if http else None,
+        **histograms,
+        **own,
+    )
+
+
+def _only_v1(vllm: "SimulatedVllm", engine: "Engine") -> dict[str, Any]:
+    ledger, single = engine.ledger, not vllm.release.multiprocess
+    prompt, cached = float(ledger.prompt_tokens), float(ledger.prompt_tokens_cached)
+    external = float(ledger.prompt_tokens_external)
+    latest = max(vllm.lora_sets, key=lambda key: vllm.lora_sets[key], default=None)
+    return {
+        "requests_waiting_by_reason": {"capacity": float(engine.num_waiting), "deferred": 0.0},
+        "engine_sleep_state": {
             state: float(level == vllm.sleep_level) for level, state in enumerate(_SLEEP_STATES)
         },
-        prompt_tokens=prompt,
-        generation_tokens=float(ledger.generation_tokens),
-        request_success=dict(ledger.success),
-        prompt_tokens_by_source={
+        "prompt_tokens_by_source": {
             "local_compute": prompt - cached - external,
             "local_cache_hit": cached,
             "external_kv_transfer": external,
         },
-        prompt_tokens_cached=cached + external,
-        prompt_tokens_cached_by_source={
+        "prompt_tokens_cached": cached + external,
+        "prompt_tokens_cached_by_source": {
             "device": float(ledger.prefix_hits),
             "host": 0.0,
             "p2p": 0.0,
             "disk": 0.0,
             "external_unspecified": float(ledger.external_hits),
         },
-        admission_rejections={"max_num_queued_reqs": 0.0, "max_num_queued_tokens": 0.0},
-        prefix_cache_queries=float(ledger.prefix_queries),
-        prefix_cache_hits=float(ledger.prefix_hits),
-        external_prefix_cache_queries=float(ledger.external_queries),
-        external_prefix_cache_hits=float(ledger.external_hits),
-        mm_cache_queries=0.0,
-        mm_cache_hits=0.0,
-        estimated_flops_per_gpu=0.0,
-        estimated_read_bytes_per_gpu=0.0,
-        estimated_write_bytes_per_gpu=0.0,
-        cache_config_info=config,
-        lora_requests_info=_lora(vllm),
-        http=http,
-        http_responses=http["requests"] if http else None,
-        process_start_time=vllm.epoch + vllm.process_start_t if single else None,
-        created_time=vllm.epoch + vllm.created_t if single else None,
-        **histograms,
-        **speculation,
-    )
+        "admission_rejections": {"max_num_queued_reqs": 0.0, "max_num_queued_tokens": 0.0},
+        "prefix_cache_queries": float(ledger.prefix_queries),
+        "prefix_cache_hits": float(ledger.prefix_hits),
+        "external_prefix_cache_queries": float(ledger.external_queries),
+        "external_prefix_cache_hits": float(ledger.external_hits),
+        **dict.fromkeys(_ALWAYS_0, 0.0),
+        "lora_requests_info": lora_labels(vllm, *latest) if latest else None,
+        "process_start_time": vllm.epoch + vllm.process_start_t if single else None,
+        "created_time": vllm.epoch + vllm.created_t if single else None,
+        **(_speculation(vllm, engine) if vllm.spec_tokens else {}),
+    }
 
 
 def _speculation(vllm: "SimulatedVllm", engine: "Engine") -> dict[str, float | Labelled]:
@@ -165,30 +153,12 @@ def _speculation(vllm: "SimulatedVllm", engine: "Engine") -> dict[str, float | L
     }
 
 
-def _sample_v0(
-    vllm: "SimulatedVllm", engine: "Engine", label: str,
-    config: Mapping[str, str], http: Mapping[str, Labelled] | None,
-) -> EngineSample:  # fmt: skip
-    ledger = engine.ledger
-    queries = ledger.prefix_queries
-    histograms: dict[str, Any] = ledger.histograms()
-    return EngineSample(
-        engine=label,
-        model_name=vllm.model_name,
-        requests_running=float(engine.num_running),
-        requests_waiting=float(engine.num_waiting),
-        requests_swapped=0.0,
-        kv_cache_usage=engine.kv.usage_ratio,
-        cpu_cache_usage=0.0,
-        preemptions=float(ledger.preemptions),
-        prompt_tokens=float(ledger.prompt_tokens),
-        generation_tokens=float(ledger.generation_tokens),
-        request_success=dict(ledger.success) or None,
-        prefix_cache_hit_rate=ledger.prefix_hits / queries if queries else 0.0,
-        cpu_prefix_cache_hit_rate=-1.0,
-        cache_config_info=config,
-        lora_requests_info=lora_labels(vllm, "", ""),
-        http=http,
-        http_responses=http["requests"] if http else None,
-        **histograms,
-    )
+def _only_v0(vllm: "SimulatedVllm", engine: "Engine") -> dict[str, Any]:
+    hits, queries = engine.ledger.prefix_hits, engine.ledger.prefix_queries
+    return {
+        "requests_swapped": 0.0,
+        "cpu_cache_usage": 0.0,
+        "prefix_cache_hit_rate": hits / queries if queries else 0.0,
+        "cpu_prefix_cache_hit_rate": -1.0,
+        "lora_requests_info": lora_labels(vllm, "", ""),
+    }

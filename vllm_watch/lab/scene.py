@@ -8,8 +8,6 @@ from vllm_watch.lab.vllm import SimulatedVllm
 Script = Callable[["Scene"], Iterator[float]]
 """Acts on the scene, and yields the seconds to wait before its next action."""
 
-_NEVER = float("inf")
-
 START_SECONDS = 0.1
 """Seconds between two process starts. Restart logic identifies an engine by its start time."""
 
@@ -28,7 +26,7 @@ class Scene:
         self.t = 0.0
         self.epoch = 0.0
         self._script = script(self) if script else None
-        self._wake_t = 0.0 if script else _NEVER
+        self._wake_t = 0.0
         for number, server in enumerate(servers):
             server.process_start_t -= START_SECONDS * number
 

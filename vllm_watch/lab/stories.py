@@ -33,168 +33,15 @@ _LINGER_SECONDS = 40.0  # measured after SIGTERM with a request in flight (vLLM 
 _SEVEN_DAYS_SECONDS = 604_800.0
 
 
-def demo(scene: Scene) -> Iterator[float]:
-    """Inject one fault after another into "batch", forever."""
-    if scene.rack is not None:
-        scene.rack.add_process(3, idle_notebook(scene.epoch - _SEVEN_DAYS_SECONDS))
-    yield 20.0
-    while True:
-        for slug, seconds in (("hang", 45.0), ("slow", 45.0), ("leak", 150.0), ("crash", 45.0)):
-            scene["batch"].fault(slug)
-            yield seconds
-            scene["batch"].clear(slug)
-            yield 75.0
-
-
-def with_fault(slug: str) -> Script:
-    """Return a script in which a fault begins and ends."""
-
-    def script(scene: Scene) -> Iterator[float]:
-        yield HEALTH_SECONDS
-        scene["vllm"].fault(slug)
-        yield TROUBLE_SECONDS
-        scene["vllm"].clear(slug)
-
-    return script
-
-
-def idle_wedged(scene: Scene) -> Iterator[float]:
-    """The core of an idle engine hangs, which only a request can reveal."""
-    vllm, workload = scene["vllm"], _open(scene["vllm"])
-    yield HEALTH_SECONDS
-    workload.per_second = 0.0
-    yield TROUBLE_SECONDS / 3
-    vllm.fault("hang")
-    yield TROUBLE_SECONDS
-    vllm.clear("hang")
-    yield TROUBLE_SECONDS / 3
-    workload.per_second = USUAL_PER_SECOND
-
-
-def overload(scene: Scene) -> Iterator[float]:
-    """The load exceeds the capacity of the engine."""
-    workload = _open(scene["vllm"])
-    yield HEALTH_SECONDS
-    workload.per_second = _OVERLOAD_PER_SECOND
-    yield TROUBLE_SECONDS
-    workload.per_second = USUAL_PER_SECOND
-
-
-def sleep_wake(scene: Scene) -> Iterator[float]:
-    """The engine sleeps without traffic, first at level 1, then at level 2."""
-    vllm, workload = scene["vllm"], _open(scene["vllm"])
-    for level in (1, 2):
-        yield HEALTH_SECONDS
-        workload.per_second = 0.0
-        yield TROUBLE_SECONDS / 3
-        vllm.sleep(level)
-        yield TROUBLE_SECONDS
-        vllm.wake_up()
-        workload.per_second = USUAL_PER_SECOND
-
-
-def pause(scene: Scene) -> Iterator[float]:
-    """Scheduling stops for new requests."""
-    yield HEALTH_SECONDS
-    scene["vllm"].paused = True
-    yield TROUBLE_SECONDS
-    scene["vllm"].paused = False
-
-
-def scale_up(scene: Scene) -> Iterator[float]:
-    """Two engines become four."""
-    yield HEALTH_SECONDS
-    scene["vllm"].scale_up(4)
-
-
-def rolling_update(scene: Scene) -> Iterator[float]:
-    """Another model starts at the same address, after a drain."""
-    workload = _open(scene["vllm"])
-    yield HEALTH_SECONDS - _DRAIN_SECONDS
-    workload.per_second = 0.0
-    yield _DRAIN_SECONDS
-    scene["vllm"].stop()
-    yield from _next_model(scene)
-    workload.per_second = USUAL_PER_SECOND
-
-
-def sigterm_update(scene: Scene) -> Iterator[float]:
-    """SIGTERM closes the port at once, but the process remains."""
-    scene["vllm"].process_seen = True
-    yield HEALTH_SECONDS
-    yield from _until_several_run(scene["vllm"])
-    scene["vllm"].stop(_LINGER_SECONDS)
-    yield _LINGER_SECONDS
-    yield from _next_model(scene)
-
-
-def shutdown_timeout_update(scene: Scene) -> Iterator[float]:
-    """Running requests end and new ones are aborted (--shutdown-timeout)."""
-    vllm = scene["vllm"]
-    yield HEALTH_SECONDS
-    yield from _until_several_run(vllm)
-    vllm.drain()
-    waited = 0.0
-    while vllm.outstanding and waited < _DRAIN_SECONDS:
-        yield 0.5
-        waited += 0.5
-    vllm.stop()
-    yield from _next_model(scene)
-
-
-def _until_several_run(vllm: SimulatedVllm) -> Iterator[float]:
-    while vllm.outstanding < 2:  # noqa: PLR2004
-        yield 0.5
-
-
-def _next_model(scene: Scene) -> Iterator[float]:
-    vllm = scene["vllm"]
-    vllm.replace_model(replace(L40S, num_gpu_blocks=7000, step_base_seconds=0.035))
-    vllm.start(load_seconds=60.0)
-    yield 60.0
-
-
-def cold_start(scene: Scene) -> Iterator[float]:
-    """A model that takes a quarter of an hour to load."""
-    scene["vllm"].start(_COLD_START_SECONDS)
-    yield _COLD_START_SECONDS
-
-
-def scale_to_zero(scene: Scene) -> Iterator[float]:
-    """Traffic ends, then the server stops. Later both begin again."""
-    vllm, workload = scene["vllm"], _open(scene["vllm"])
-    yield HEALTH_SECONDS
-    workload.per_second = 0.0
-    yield TROUBLE_SECONDS
-    vllm.stop()
-    yield TROUBLE_SECONDS
-    vllm.start(load_seconds=60.0)
-    yield 60.0
-    workload.per_second = USUAL_PER_SECOND
-
-
-def orphaned_worker(scene: Scene) -> Iterator[float]:
-    """The API server is killed, but its engine core survives."""
-    vllm, rack = scene["vllm"], scene.rack
-    yield HEALTH_SECONDS
-    if rack is not None:
-        rack.orphan(vllm)
-    vllm.stop()
-
-
-def _open(vllm: SimulatedVllm) -> OpenLoop:
-    if not isinstance(vllm.workload, OpenLoop):
-        raise TypeError(f"{vllm.name} has no open loop whose rate could change")
-    return vllm.workload
-
-
 @dataclass(frozen=True, slots=True)
 class Story:
     """One scenario. `build(seed)` creates its scene. Equal seeds give equal scenes."""
 
-    slug: str
     title: str
     build: Callable[[int], Scene]
+
+
+STORIES: dict[str, Story] = {}
 
 
 def _rng(seed: int) -> Random:
@@ -235,13 +82,26 @@ def _one(
     return build
 
 
-def _fleet(seed: int) -> Scene:
-    servers = []
-    for index in range(10):
-        rng = _rng(seed * 1000 + index)
-        sizes = Sizes(rng, prompt_tokens=400, output_tokens=160)
-        servers.append(SimulatedVllm(f"vllm-{index}", workload=OpenLoop(rng, sizes, 1.0)))
-    return Scene(servers)
+def _scripted(title: str, **options: Any) -> Callable[[Script], None]:
+    """Return a decorator that adds a script to STORIES under its own name."""
+
+    def add(script: Script) -> None:
+        STORIES[script.__name__.removeprefix("_")] = Story(title, _one(script, **options))
+
+    return add
+
+
+def _play_demo(scene: Scene) -> Iterator[float]:
+    """Inject one fault after another into "batch", forever."""
+    if scene.rack is not None:
+        scene.rack.add_process(3, idle_notebook(scene.epoch - _SEVEN_DAYS_SECONDS))
+    yield 20.0
+    while True:
+        for slug, seconds in (("hang", 45.0), ("slow", 45.0), ("leak", 150.0), ("crash", 45.0)):
+            scene["batch"].fault(slug)
+            yield seconds
+            scene["batch"].clear(slug)
+            yield 75.0
 
 
 _START_INTERVAL_SECONDS = 3.0
@@ -267,104 +127,202 @@ def _demo(seed: int) -> Scene:
     rack.place(servers[0], 0)
     rack.place(servers[1], 1, 2)
     rack.place(servers[2], 3)
-    return Scene(servers, rack, demo)
+    return Scene(servers, rack, _play_demo)
 
 
 def _demo_server(name: str, workload: Workload, **options: Any) -> SimulatedVllm:
     return SimulatedVllm(name, workload=workload, config=L40S, group=name, **options)
 
 
-_ALL = [
-    Story("demo", "Four servers, one of them with one fault after another.", _demo),
-    Story("healthy", "One server at a third of its capacity.", _one()),
-    Story("fleet", "Ten healthy servers at one request a second each, without GPUs.", _fleet),
-    *(Story(slug, fault.title, _one(with_fault(slug))) for slug, fault in FAULTS.items()),
-    Story(
-        "idle_wedged",
-        "An idle engine core stops: every gauge reads 0, as before, and no request is answered.",
-        _one(idle_wedged),
-    ),
-    Story(
-        "overload",
-        "More requests than the engine can serve, then the usual load.",
-        _one(overload),
-    ),
-    Story(
-        "pooling",
-        "An embedding model: prompts only, never a generated token.",
-        _one(
-            workload=lambda rng: load(rng, 8.0, prompt_tokens=300, output_tokens=0), generates=False
-        ),
-    ),
-    Story(
-        "prefill_only",
-        "The prefill half of a disaggregated pair: one token per request.",
-        _one(workload=lambda rng: load(rng, 2.0, output_tokens=1)),
-    ),
-    Story(
-        "decode_only",
-        "The decode half of a disaggregated pair: prompts arrive already computed.",
-        _one(workload=lambda rng: load(rng, 2.0, external=True)),
-    ),
-    Story(
-        "sleep_wake",
-        "Asleep at level 1, awake, asleep at level 2, awake.",
-        _one(sleep_wake),
-    ),
-    Story(
-        "pause",
-        "Scheduling is paused: running requests end, new ones are refused.",
-        _one(pause),
-    ),
-    Story(
-        "elastic_scale_up",
-        "Two engines become four: counters restart from 0 in the same process.",
-        _one(scale_up, num_engines=2, num_gpus=4),
-    ),
-    Story(
-        "lora",
-        "Requests for three LoRA adapters over one base model.",
-        _one(
-            max_loras=4, workload=lambda rng: load(rng, loras=("fr-lora", "sql-lora", "legal-lora"))
-        ),
-    ),
-    Story(
-        "speculative",
-        "Speculative decoding: three drafted tokens a step, of which one is accepted.",
-        _one(spec_tokens=3, config=replace(L40S, step_tokens=2)),
-    ),
-    Story(
-        "several_api_servers",
-        "Two API servers before two engines: no process_ series, no _created ones.",
-        _one(num_engines=2, release=V1_SEVERAL_API_SERVERS),
-    ),
-    Story("legacy", "vLLM 0.7.3 with the V0 engine.", _one(release=V0)),
-    Story(
-        "rolling_update",
-        "Drained, then another, slower model comes up under the same name after a minute.",
-        _one(rolling_update),
-    ),
-    Story(
-        "sigterm_update",
-        "The same without draining: SIGTERM with requests in flight, and a process that lingers.",
-        _one(sigterm_update),
-    ),
-    Story(
-        "shutdown_timeout_update",
-        "The same with --shutdown-timeout: running requests end, new ones are aborted.",
-        _one(shutdown_timeout_update),
-    ),
-    Story(
-        "cold_start",
-        "Fifteen minutes of refused connections, then a server.",
-        _one(cold_start, serving=False),
-    ),
-    Story("scale_to_zero", "No demand, no server, then demand again.", _one(scale_to_zero)),
-    Story(
-        "orphaned_worker",
-        "The API server is killed; its engine core stays behind and keeps its VRAM.",
-        _one(orphaned_worker),
-    ),
-]
+def _fleet(seed: int) -> Scene:
+    servers = []
+    for index in range(10):
+        rng = _rng(seed * 1000 + index)
+        sizes = Sizes(rng, prompt_tokens=400, output_tokens=160)
+        servers.append(SimulatedVllm(f"vllm-{index}", workload=OpenLoop(rng, sizes, 1.0)))
+    return Scene(servers)
 
-STORIES: dict[str, Story] = {story.slug: story for story in _ALL}
+
+def _with_fault(slug: str) -> Script:
+    """Return a script in which a fault begins and ends."""
+
+    def script(scene: Scene) -> Iterator[float]:
+        yield HEALTH_SECONDS
+        scene["vllm"].fault(slug)
+        yield TROUBLE_SECONDS
+        scene["vllm"].clear(slug)
+
+    return script
+
+
+STORIES["demo"] = Story("Four servers, one of them with one fault after another.", _demo)
+STORIES["healthy"] = Story("One server at a third of its capacity.", _one())
+STORIES["fleet"] = Story("Ten healthy servers at one request a second each, without GPUs.", _fleet)
+for _slug, _fault in FAULTS.items():
+    STORIES[_slug] = Story(_fault.title, _one(_with_fault(_slug)))
+
+
+@_scripted("An idle engine core stops: every gauge reads 0, as before, and no request is answered.")
+def _idle_wedged(scene: Scene) -> Iterator[float]:
+    vllm, workload = scene["vllm"], _open(scene["vllm"])
+    yield HEALTH_SECONDS
+    workload.per_second = 0.0
+    yield TROUBLE_SECONDS / 3
+    vllm.fault("hang")
+    yield TROUBLE_SECONDS
+    vllm.clear("hang")
+    yield TROUBLE_SECONDS / 3
+    workload.per_second = USUAL_PER_SECOND
+
+
+@_scripted("More requests than the engine can serve, then the usual load.")
+def _overload(scene: Scene) -> Iterator[float]:
+    workload = _open(scene["vllm"])
+    yield HEALTH_SECONDS
+    workload.per_second = _OVERLOAD_PER_SECOND
+    yield TROUBLE_SECONDS
+    workload.per_second = USUAL_PER_SECOND
+
+
+STORIES["pooling"] = Story(
+    "An embedding model: prompts only, never a generated token.",
+    _one(workload=lambda rng: load(rng, 8.0, prompt_tokens=300, output_tokens=0), generates=False),
+)
+STORIES["prefill_only"] = Story(
+    "The prefill half of a disaggregated pair: one token per request.",
+    _one(workload=lambda rng: load(rng, 2.0, output_tokens=1)),
+)
+STORIES["decode_only"] = Story(
+    "The decode half of a disaggregated pair: prompts arrive already computed.",
+    _one(workload=lambda rng: load(rng, 2.0, external=True)),
+)
+
+
+@_scripted("Asleep at level 1, awake, asleep at level 2, awake.")
+def _sleep_wake(scene: Scene) -> Iterator[float]:
+    vllm, workload = scene["vllm"], _open(scene["vllm"])
+    for level in (1, 2):
+        yield HEALTH_SECONDS
+        workload.per_second = 0.0
+        yield TROUBLE_SECONDS / 3
+        vllm.sleep(level)
+        yield TROUBLE_SECONDS
+        vllm.wake_up()
+        workload.per_second = USUAL_PER_SECOND
+
+
+@_scripted("Scheduling is paused: running requests end, new ones are refused.")
+def _pause(scene: Scene) -> Iterator[float]:
+    yield HEALTH_SECONDS
+    scene["vllm"].paused = True
+    yield TROUBLE_SECONDS
+    scene["vllm"].paused = False
+
+
+@_scripted(
+    "Two engines become four: counters restart from 0 in the same process.",
+    num_engines=2,
+    num_gpus=4,
+)
+def _elastic_scale_up(scene: Scene) -> Iterator[float]:
+    yield HEALTH_SECONDS
+    scene["vllm"].scale_up(4)
+
+
+_ADAPTERS = ("fr-lora", "sql-lora", "legal-lora")
+STORIES["lora"] = Story(
+    "Requests for three LoRA adapters over one base model.",
+    _one(max_loras=4, workload=lambda rng: load(rng, loras=_ADAPTERS)),
+)
+STORIES["speculative"] = Story(
+    "Speculative decoding: three drafted tokens a step, of which one is accepted.",
+    _one(spec_tokens=3, config=replace(L40S, step_tokens=2)),
+)
+STORIES["several_api_servers"] = Story(
+    "Two API servers before two engines: no process_ series, no _created ones.",
+    _one(num_engines=2, release=V1_SEVERAL_API_SERVERS),
+)
+STORIES["legacy"] = Story("vLLM 0.7.3 with the V0 engine.", _one(release=V0))
+
+
+@_scripted("Drained, then another, slower model comes up under the same name after a minute.")
+def _rolling_update(scene: Scene) -> Iterator[float]:
+    workload = _open(scene["vllm"])
+    yield HEALTH_SECONDS - _DRAIN_SECONDS
+    workload.per_second = 0.0
+    yield _DRAIN_SECONDS
+    scene["vllm"].stop()
+    yield from _next_model(scene)
+    workload.per_second = USUAL_PER_SECOND
+
+
+@_scripted(
+    "The same without draining: SIGTERM with requests in flight, and a process that lingers."
+)
+def _sigterm_update(scene: Scene) -> Iterator[float]:
+    scene["vllm"].process_seen = True
+    yield HEALTH_SECONDS
+    yield from _until_several_run(scene["vllm"])
+    scene["vllm"].stop(_LINGER_SECONDS)
+    yield _LINGER_SECONDS
+    yield from _next_model(scene)
+
+
+@_scripted("The same with --shutdown-timeout: running requests end, new ones are aborted.")
+def _shutdown_timeout_update(scene: Scene) -> Iterator[float]:
+    vllm = scene["vllm"]
+    yield HEALTH_SECONDS
+    yield from _until_several_run(vllm)
+    vllm.draining = True
+    waited = 0.0
+    while vllm.outstanding and waited < _DRAIN_SECONDS:
+        yield 0.5
+        waited += 0.5
+    vllm.stop()
+    yield from _next_model(scene)
+
+
+def _until_several_run(vllm: SimulatedVllm) -> Iterator[float]:
+    while vllm.outstanding < 2:  # noqa: PLR2004
+        yield 0.5
+
+
+def _next_model(scene: Scene) -> Iterator[float]:
+    vllm = scene["vllm"]
+    vllm.config = replace(L40S, num_gpu_blocks=7000, step_base_seconds=0.035)
+    vllm.start(load_seconds=60.0)
+    yield 60.0
+
+
+@_scripted("Fifteen minutes of refused connections, then a server.", serving_from_start=False)
+def _cold_start(scene: Scene) -> Iterator[float]:
+    scene["vllm"].start(_COLD_START_SECONDS)
+    yield _COLD_START_SECONDS
+
+
+@_scripted("No demand, no server, then demand again.")
+def _scale_to_zero(scene: Scene) -> Iterator[float]:
+    vllm, workload = scene["vllm"], _open(scene["vllm"])
+    yield HEALTH_SECONDS
+    workload.per_second = 0.0
+    yield TROUBLE_SECONDS
+    vllm.stop()
+    yield TROUBLE_SECONDS
+    vllm.start(load_seconds=60.0)
+    yield 60.0
+    workload.per_second = USUAL_PER_SECOND
+
+
+@_scripted("The API server is killed; its engine core stays behind and keeps its VRAM.")
+def _orphaned_worker(scene: Scene) -> Iterator[float]:
+    vllm, rack = scene["vllm"], scene.rack
+    yield HEALTH_SECONDS
+    if rack is not None:
+        rack.orphan(vllm)
+    vllm.stop()
+
+
+def _open(vllm: SimulatedVllm) -> OpenLoop:
+    if not isinstance(vllm.workload, OpenLoop):
+        raise TypeError(f"{vllm.name} has no open loop whose rate could change")
+    return vllm.workload

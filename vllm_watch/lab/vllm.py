@@ -1,5 +1,6 @@
 """One simulated vLLM server, in virtual time. Its API server and engines fail independently."""
 
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import partial
 from math import floor
 
@@ -15,48 +16,35 @@ _RESTART_SECONDS = 20.0  # an 8B model from the page cache
 _LORA_SETS_MAX = 64  # vLLM has no limit
 
 
+@dataclass(eq=False, repr=False)
 class SimulatedVllm:
     """Times are in seconds since `epoch`, a Unix time."""
 
     host_leak_bytes_per_second = 0.0
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        workload: Workload | None = None,
-        config: EngineConfig | None = None,
-        num_engines: int = 1,
-        release: Release = V1,
-        model_name: str = "example/model-8b",
-        max_model_len: int = 8192,
-        max_loras: int = 0,
-        spec_tokens: int = 0,
-        api_key: str | None = None,
-        group: str = "",
-        epoch: float = 0.0,
-        serving: bool = True,
-        generates: bool = True,
-    ) -> None:
-        self.name = name
-        self.group = group
-        self.workload = workload or Workload()
-        self.config = config or EngineConfig()
-        self.num_engines = num_engines
-        self.release = release
-        self.model_name = model_name
-        self.max_model_len = max_model_len
-        self.max_loras = max_loras
-        self.spec_tokens = spec_tokens
-        self.api_key = api_key
-        self.generates = generates
-        self.epoch = epoch
+    name: str
+    _: KW_ONLY
+    workload: Workload = field(default_factory=Workload)
+    config: EngineConfig = field(default_factory=EngineConfig)
+    num_engines: int = 1
+    release: Release = V1
+    model_name: str = "example/model-8b"
+    max_model_len: int = 8192
+    max_loras: int = 0
+    spec_tokens: int = 0
+    api_key: str | None = None
+    group: str = ""
+    epoch: float = 0.0
+    serving_from_start: InitVar[bool] = True
+    generates: bool = True
+
+    def __post_init__(self, serving_from_start: bool) -> None:
         self.t = 0.0
         self.engines: list[Engine] = []
         self.api_hung = False
         self.dead = False  # the engine core is dead, but the API server runs
         self.paused = False
-        self.draining = False
+        self.draining = False  # new requests are aborted, as on SIGTERM with --shutdown-timeout
         self.process_seen = False  # by the watcher
         self.sleep_level = 0
         self.faults: dict[str, None] = {}  # oldest first
@@ -71,7 +59,7 @@ class SimulatedVllm:
         self._lingers_until_t = 0.0
         self._held: list[Request] = []
         self._next_engine = 0
-        if serving:
+        if serving_from_start:
             self.incarnation = 1
             self._begin(0.0)
 
@@ -114,13 +102,13 @@ class SimulatedVllm:
         self.sleep_level = 0
         for request in known:
             if request.arrival_t > self.t:
-                self._refuse(request, request.arrival_t)
+                request.client.rejected(request, request.arrival_t)
                 continue
             request.finish_reason = "error"
             request.finish_t = self.t
             if request.on_finish is not None:
                 request.on_finish(request)
-            self._refuse(request, self.t)
+            request.client.rejected(request, self.t)
 
     def _begin(self, t: float) -> None:
         self._ready_t = None
@@ -130,8 +118,8 @@ class SimulatedVllm:
         self.engines = [self._new_engine(index, t) for index in range(self.num_engines)]
 
     def _new_engine(self, index: int, t: float) -> Engine:
-        release, ended = self.release, partial(self._finished, index)
-        return Engine(self.config, release.bounds, release.finished_reasons, now=t, on_finish=ended)
+        ended = partial(self._finished, index)
+        return Engine(self.config, self.release, now=t, on_finish=ended)
 
     def advance(self, until_t: float) -> None:
         if self._ready_t is not None and self._ready_t <= until_t:
@@ -184,10 +172,6 @@ class SimulatedVllm:
         self.engines[engine].submit(request)
         return True
 
-    def _refuse(self, request: Request, t: float) -> None:
-        if request.client is not None:
-            request.client.rejected(request, t)
-
     def abort(self, request: Request) -> None:
         if request in self._held:
             self._held.remove(request)
@@ -199,13 +183,11 @@ class SimulatedVllm:
         self._log(request, status, request.finish_t - request.arrival_t)
         if request.on_finish is not None:
             request.on_finish(request)
-        if request.client is None:
-            return
         following = request.client.finished(request)
         if following is not None:
             following.client = request.client
             if not self.submit(following, engine):
-                self._refuse(following, self.t)
+                following.client.rejected(following, self.t)
 
     def _log(self, request: Request, status: str, seconds: float) -> None:
         if self.release.http:
@@ -217,10 +199,6 @@ class SimulatedVllm:
                 request_bytes=request.prompt_tokens * _BYTES_PER_TOKEN,
                 response_bytes=request.generated_tokens * _BYTES_PER_TOKEN,
             )
-
-    def drain(self) -> None:
-        """Abort new requests, as vLLM does on SIGTERM with --shutdown-timeout."""
-        self.draining = True
 
     def sleep(self, level: int) -> None:
         """Offload the weights (level 1) or drop them (level 2)."""
@@ -239,13 +217,9 @@ class SimulatedVllm:
         self.created_t = self.t
         self.num_engines = num_engines
         for engine in self.engines:
-            engine.begin_ledger(self.release.bounds, self.release.finished_reasons)
+            engine.begin_ledger()
         while len(self.engines) < num_engines:
             self.engines.append(self._new_engine(len(self.engines), self.t))
-
-    def replace_model(self, config: EngineConfig) -> None:
-        """Serve another model under the same name after the next start."""
-        self.config = config
 
     def fault(self, slug: str, **options: float) -> None:
         FAULTS[slug].begin(self, **options)
@@ -263,7 +237,7 @@ class SimulatedVllm:
         for request in held:
             request.arrival_t = self.t
             if not self.submit(request):
-                self._refuse(request, self.t)
+                request.client.rejected(request, self.t)
 
     def _leak(self, t: float) -> None:
         total = self.config.num_gpu_blocks

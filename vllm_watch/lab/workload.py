@@ -1,6 +1,7 @@
 """Requests to a simulated server, and seeded generators that send them."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from heapq import heapify, heappop, heappush
 from random import Random
 
@@ -9,74 +10,60 @@ CHAT = "/v1/chat/completions"
 POOLING = "/v1/embeddings"
 
 
-class Request:
-    """Sizes are in tokens, and times in seconds of the simulation's clock."""
-
-    __slots__ = (
-        "arrival_t", "blocks", "cached_tokens", "client", "computed_tokens", "decode_start_step",
-        "external_tokens", "finish_reason", "finish_step", "finish_t", "first_token_t",
-        "generated_tokens", "handler", "kv_start_tokens", "last_token_t", "lora", "max_tokens",
-        "on_finish", "output_tokens", "phase", "preemptions", "prefill_target_tokens",
-        "prompt_tokens", "queued_t", "scheduled_t", "started_cached_tokens",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        prompt_tokens: int,
-        output_tokens: int,
-        *,
-        cached_tokens: int = 0,
-        external_tokens: int = 0,
-        arrival_t: float = 0.0,
-        lora: str | None = None,
-        max_tokens: int = 1024,
-        handler: str = COMPLETIONS,
-        finish_reason: str = "stop",
-        on_finish: Callable[["Request"], None] | None = None,
-    ) -> None:
-        """`output_tokens` is 0 for pooling. `external_tokens` were computed by another instance."""
-        self.prompt_tokens = prompt_tokens
-        self.output_tokens = output_tokens
-        self.cached_tokens = cached_tokens
-        self.external_tokens = external_tokens
-        self.arrival_t = arrival_t
-        self.lora = lora
-        self.max_tokens = max_tokens
-        self.handler = handler
-        self.finish_reason = finish_reason
-        self.on_finish = on_finish
-
-        self.client: Workload | None = None  # sends the next request
-        self.queued_t = arrival_t
-        self.scheduled_t = -1.0  # time of the first scheduling, or -1
-        self.first_token_t = -1.0
-        self.last_token_t = -1.0
-        self.finish_t = -1.0
-        self.generated_tokens = 0
-        self.preemptions = 0
-        self.started_cached_tokens = 0
-        self.prefill_target_tokens = prompt_tokens  # more after a preemption
-        self.computed_tokens = 0
-        self.blocks = 0  # during prefill only
-        self.phase = 0
-        self.decode_start_step = -1  # -1: not decoding
-        self.kv_start_tokens = 0
-        self.finish_step = -1
-
-
 class Workload:
-    """Base class of request senders."""
+    """A sender of requests. This base class sends none."""
 
-    def arrivals(self, until_t: float) -> list[Request]:
+    def arrivals(self, until_t: float) -> list["Request"]:
         """Return the requests since the last call and up to `until_t`, in order."""
         return []
 
-    def finished(self, request: Request) -> Request | None:
+    def finished(self, request: "Request") -> "Request | None":
         """Return the client's next request, or None."""
         return None
 
-    def rejected(self, request: Request, t: float) -> None:
+    def rejected(self, request: "Request", t: float) -> None:
         """Handle a request that the server refused or lost at `t`."""
+
+
+_NOBODY = Workload()
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """Sizes are in tokens, and times in seconds of the simulation's clock."""
+
+    prompt_tokens: int
+    output_tokens: int  # 0 for pooling
+    _: KW_ONLY
+    cached_tokens: int = 0
+    external_tokens: int = 0  # computed by another instance
+    arrival_t: float = 0.0
+    lora: str | None = None
+    max_tokens: int = 1024
+    handler: str = COMPLETIONS
+    finish_reason: str = "stop"
+    on_finish: Callable[["Request"], None] | None = None
+
+    client: Workload = _NOBODY  # sends the next request
+    queued_t: float = field(init=False)
+    scheduled_t: float = -1.0  # time of the first scheduling, or -1
+    first_token_t: float = -1.0
+    last_token_t: float = -1.0
+    finish_t: float = -1.0
+    generated_tokens: int = 0
+    preemptions: int = 0
+    started_cached_tokens: int = 0
+    prefill_target_tokens: int = field(init=False)  # more than the prompt after a preemption
+    computed_tokens: int = 0
+    blocks: int = 0  # during prefill only
+    phase: int = 0
+    decode_start_step: int = -1  # -1: not decoding
+    kv_start_tokens: int = 0
+    finish_step: int = -1
+
+    def __post_init__(self) -> None:
+        self.queued_t = self.arrival_t
+        self.prefill_target_tokens = self.prompt_tokens
 
 
 # Sizes come from a table, because new draws would take ten times as long.
@@ -191,17 +178,18 @@ class ClosedLoop(Workload):
         heappush(self._sends, t + self.RETRY_SECONDS)
 
 
-def bursty(
-    rng: Random, low: float = 0.15, burst_seconds: float = 20.0, calm_seconds: float = 60.0
-) -> Callable[[float], float]:
-    """Return a shape that alternates between full rate and `low`."""
-    bursting, change_t = False, rng.expovariate(1.0 / calm_seconds)
+_CALM_SHARE, _CALM_SECONDS, _BURST_SECONDS = 0.15, 60.0, 20.0
+
+
+def bursty(rng: Random) -> Callable[[float], float]:
+    """Return a shape that alternates between full rate and a low one."""
+    bursting, change_t = False, rng.expovariate(1.0 / _CALM_SECONDS)
 
     def share(t: float) -> float:
         nonlocal bursting, change_t
         while t >= change_t:
             bursting = not bursting
-            change_t += rng.expovariate(1.0 / (burst_seconds if bursting else calm_seconds))
-        return 1.0 if bursting else low
+            change_t += rng.expovariate(1.0 / (_BURST_SECONDS if bursting else _CALM_SECONDS))
+        return 1.0 if bursting else _CALM_SHARE
 
     return share

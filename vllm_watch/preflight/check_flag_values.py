@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 
-from vllm_watch.preflight.command import Given
+from vllm_watch.preflight.command import Given, read_object
 from vllm_watch.preflight.facts import PROBLEM, WARNING, Facts, Finding, Fix
 from vllm_watch.support import json_text, vllm_flags
 from vllm_watch.support.redaction import safe_arguments
@@ -57,9 +57,7 @@ _ADAPTERS_LOADED_SINCE: _Numbers = (0, 10, 0)
 """Before this release, vLLM may load the files of --lora-modules only when a request needs them."""
 
 
-def _status(
-    facts: Facts, since: _Numbers | None = None, before: _Numbers | None = None
-) -> str | None:
+def _status(facts: Facts, since: _Numbers | None, before: _Numbers | None) -> str | None:
     """Return PROBLEM if the rule holds in this release, WARNING if that is unknown, else None."""
     release, newest = facts.release, vllm_flags.table()[1][-1]
     if release is None:
@@ -79,29 +77,6 @@ def _is_integer(text: str) -> bool:
     return True
 
 
-def _is_readable_integer(text: str) -> bool:
-    """Return True for integers, and for 8k or 8K."""
-    return _is_integer(text) or _READABLE.fullmatch(text.strip()) is not None
-
-
-def _drafter_tokens(text: str) -> int | None:
-    try:
-        found = json_text.read(text)
-    except ValueError:
-        return None
-    tokens = found.get("num_speculative_tokens") if isinstance(found, dict) else None
-    return tokens if isinstance(tokens, int) else None
-
-
-def _json_error(text: str) -> str | None:
-    """Return why a value is not JSON, without the value."""
-    try:
-        json_text.read(text)
-    except ValueError as error:
-        return str(error)
-    return None
-
-
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -111,22 +86,27 @@ def check_flag_values(facts: Facts) -> Iterator[Finding]:
         yield from rule(facts)
 
 
-def _finding(status: str | None, text: str, *fixes: Fix) -> Iterator[Finding]:
+def _refused(
+    facts: Facts, text: str, *fixes: Fix, since: _Numbers | None = None, before: _Numbers | None = None,
+    check: str = "flags", cause: str = "wrong_flag",
+) -> Iterator[Finding]:  # fmt: skip
+    status = _status(facts, since, before)
     if status is not None:
-        yield Finding("flags", status, text, "wrong_flag", fixes)
+        yield Finding(check, status, text, cause, fixes)
 
 
 def _switches(facts: Facts) -> Iterator[Finding]:
     """Find switches with a value: --enforce-eager=True. Without =, the value is a second model."""
     before: Given | None = None
     models = 0
+    named = any(each.name in (None, "model") for each in facts.command.given)
     for each in facts.command.given:
         if each.name is None:
             models += 1
             word = each.word
             if before is not None and models > 1 and _is_word_of(before, word):
                 yield from _switch(facts, Given(before.at, before.word, before.name, (word,)))
-        elif _is_switch(each.name) and each.values and (each.joined or _has_model(facts)):
+        elif _is_switch(each.name) and each.values and (each.joined or named):
             yield from _switch(facts, each)
         before = each
 
@@ -134,7 +114,7 @@ def _switches(facts: Facts) -> Iterator[Finding]:
 def _switch(facts: Facts, given: Given) -> Iterator[Finding]:
     name, value = given.name or "", given.values[0]
     always = name.removeprefix("no-") in _ALWAYS_SWITCHES
-    status = _status(facts, since=None if always else _ONLY_SWITCHES)
+    since = None if always else _ONLY_SWITCHES
     off = value.lower() in _FALSE
     written = given.word.partition("=")[0]
     if not off:
@@ -143,7 +123,9 @@ def _switch(facts: Facts, given: Given) -> Iterator[Finding]:
         fix = Fix("leave it out", facts.command.replaced(given))
     else:
         fix = Fix("switch it off", facts.command.replaced(given, f"--no-{name}"))
-    yield from _finding(status, f"--{name} is a switch and takes no value, but has {value!r}", fix)
+    yield from _refused(
+        facts, f"--{name} is a switch and takes no value, but has {value!r}", fix, since=since
+    )
 
 
 def _is_word_of(before: Given, word: str) -> bool:
@@ -152,10 +134,6 @@ def _is_word_of(before: Given, word: str) -> bool:
 
 def _is_switch(name: str) -> bool:
     return name != "help" and (vllm_flags.is_switch(name) or (name.startswith("no-") and vllm_flags.is_switch(name[3:])))  # fmt: skip
-
-
-def _has_model(facts: Facts) -> bool:
-    return any(each.name in (None, "model") for each in facts.command.given)
 
 
 def _positionals(facts: Facts) -> Iterator[Finding]:
@@ -168,9 +146,9 @@ def _positionals(facts: Facts) -> Iterator[Finding]:
         return
     old = any(each.name in _STORE_BOOLEAN for each in given)
     shown = safe_arguments(facts.command.argv)
-    status = _status(facts, since=_ONLY_SWITCHES if old else None)
+    since = _ONLY_SWITCHES if old else None
     text = f"'{shown[second[0].at]}' is a second positional argument: vLLM takes only one, the model '{shown[found[0][1].at]}'"  # fmt: skip
-    yield from _finding(status, text, Fix("leave it out", facts.command.replaced(second[0]) if len(second) == 1 else None))  # fmt: skip
+    yield from _refused(facts, text, Fix("leave it out", facts.command.replaced(second[0]) if len(second) == 1 else None), since=since)  # fmt: skip
 
 
 def _in_table(name: str) -> bool:
@@ -184,15 +162,13 @@ def _bare(facts: Facts) -> Iterator[Finding]:
         name = each.name or ""
         base = name.removeprefix("no-")
         if name in flags and not _is_switch(name) and not each.values and name not in _OPTIONAL_VALUE:  # fmt: skip
-            yield from _finding(_status(facts), f"--{name} has no value", Fix("give one, or leave it out", facts.command.replaced(each)))  # fmt: skip
+            yield from _refused(facts, f"--{name} has no value", Fix("give one, or leave it out", facts.command.replaced(each)))  # fmt: skip
         elif base != name and name not in flags and base in flags:
-            if not vllm_flags.is_switch(base):
-                status = _status(facts)
-            elif base == "enable-chunked-prefill":
-                status = _status(facts, before=(0, 8, 0)) if facts.release else None
-            else:
-                continue
-            yield from _finding(status, f"--{base} has no --no- form", Fix("leave it out", facts.command.replaced(each)))  # fmt: skip
+            switch, before = vllm_flags.is_switch(base), None
+            if switch and base == "enable-chunked-prefill" and facts.release:
+                before = (0, 8, 0)
+            if before or not switch:
+                yield from _refused(facts, f"--{base} has no --no- form", Fix("leave it out", facts.command.replaced(each)), before=before)  # fmt: skip
 
 
 def _values(facts: Facts) -> dict[str, str]:
@@ -203,23 +179,23 @@ def _values(facts: Facts) -> dict[str, str]:
 
 def _numbers(facts: Facts) -> Iterator[Finding]:
     values = _values(facts)
-    for name in _INTEGERS:
-        text = values.get(name)
-        if text is not None and not _is_integer(text):
-            yield from _finding(_status(facts), f"--{name} {text} is not an integer")
-    for name in _READABLE_INTEGERS:
+    for name in _INTEGERS + _READABLE_INTEGERS:
         text = values.get(name)
         if text is None or _is_integer(text):
             continue
-        status = _status(facts)
+        before = None
+        if name in _INTEGERS:
+            yield from _refused(facts, f"--{name} {text} is not an integer")
+            continue
         if name == "max-model-len" and text.lower() == "auto":
-            status = _status(facts, before=_AUTO_SINCE) if facts.release else None
-        elif _is_readable_integer(text):
-            status = _status(facts, before=_READABLE_SINCE) if facts.release else None
-        yield from _finding(status, f"--{name} {text} is not a number that this vLLM takes")
+            before = _AUTO_SINCE
+        elif _READABLE.fullmatch(text.strip()):
+            before = _READABLE_SINCE
+        if before is None or facts.release:
+            yield from _refused(facts, f"--{name} {text} is not a number that this vLLM takes", before=before)  # fmt: skip
     offload = facts.command.number("cpu-offload-gb")
     if offload is not None and offload < 0:
-        yield from _finding(_status(facts), f"--cpu-offload-gb {values['cpu-offload-gb']} is below 0")  # fmt: skip
+        yield from _refused(facts, f"--cpu-offload-gb {values['cpu-offload-gb']} is below 0")  # fmt: skip
 
 
 def _choices(facts: Facts) -> Iterator[Finding]:
@@ -230,14 +206,14 @@ def _choices(facts: Facts) -> Iterator[Finding]:
             continue
         meant = _MEANT.get(value.lower(), value.lower())
         fix = Fix("write it as vLLM does", facts.command.shown(**{name: meant})) if meant in choices else Fix("take one of these values")  # fmt: skip
-        yield from _finding(_status(facts), f"--{name} {value} is not one of {', '.join(choices)}", fix)  # fmt: skip
+        yield from _refused(facts, f"--{name} {value} is not one of {', '.join(choices)}", fix)  # fmt: skip
     backend = values.get("distributed-executor-backend", "mp")
     if backend not in _EXECUTORS and "." not in backend:
-        yield from _finding(_status(facts), f"--distributed-executor-backend {backend} is neither one of {', '.join(_EXECUTORS)} nor a Python class", Fix("take mp on one host, ray on several", facts.command.shown(distributed_executor_backend="mp")))  # fmt: skip
+        yield from _refused(facts, f"--distributed-executor-backend {backend} is neither one of {', '.join(_EXECUTORS)} nor a Python class", Fix("take mp on one host, ray on several", facts.command.shown(distributed_executor_backend="mp")))  # fmt: skip
     rank = values.get("max-lora-rank", "")
     if facts.command.switch("enable-lora") and _is_integer(rank) and int(rank) not in _LORA_RANKS:  # fmt: skip
         larger = next((each for each in _LORA_RANKS if each >= int(rank)), _LORA_RANKS[-1])  # fmt: skip
-        yield from _finding(_status(facts), f"--max-lora-rank {rank} is not one of {', '.join(map(str, _LORA_RANKS))}", Fix("take the next larger one", facts.command.shown(max_lora_rank=str(larger))))  # fmt: skip
+        yield from _refused(facts, f"--max-lora-rank {rank} is not one of {', '.join(map(str, _LORA_RANKS))}", Fix("take the next larger one", facts.command.shown(max_lora_rank=str(larger))))  # fmt: skip
 
 
 def _json(facts: Facts) -> Iterator[Finding]:
@@ -245,37 +221,38 @@ def _json(facts: Facts) -> Iterator[Finding]:
     written = {each.name for each in facts.command.given}
     values = {name: value for name, value in _values(facts).items() if name in written}
     for name in _JSON_ALWAYS + _JSON_NOW:
-        error = _json_error(values[name]) if name in values else None
-        if error is not None:
+        try:
+            json_text.read(values.get(name, "{}"))
+        except ValueError as error:  # it does not repeat the value
             since = _JSON_SINCE if name in _JSON_NOW else None
-            yield from _finding(_status(facts, since=since), f"--{name} is not JSON: {error}", Fix('write it as JSON, with double quotes, in single quotes: \'{"key": "value"}\''))  # fmt: skip
+            yield from _refused(facts, f"--{name} is not JSON: {error}", Fix('write it as JSON, with double quotes, in single quotes: \'{"key": "value"}\''), since=since)  # fmt: skip
 
 
 def _pairs(facts: Facts) -> Iterator[Finding]:
     command, values = facts.command, _values(facts)
     if command.switch("enable-auto-tool-choice") and "tool-call-parser" not in command.flags:
-        yield from _finding(_status(facts), "--enable-auto-tool-choice needs --tool-call-parser", Fix("name the parser of the model's family", command.shown(tool_call_parser="PARSER")))  # fmt: skip
+        yield from _refused(facts, "--enable-auto-tool-choice needs --tool-call-parser", Fix("name the parser of the model's family", command.shown(tool_call_parser="PARSER")))  # fmt: skip
     tokens, requests = values.get("max-num-batched-tokens", ""), values.get("max-num-seqs", "")
     if _is_integer(tokens) and _is_integer(requests) and 0 < int(tokens) < int(requests):
-        yield from _finding(
-            _status(facts), f"--max-num-batched-tokens {tokens} is less than --max-num-seqs {requests}",
+        yield from _refused(
+            facts, f"--max-num-batched-tokens {tokens} is less than --max-num-seqs {requests}",
             Fix("raise the tokens", command.shown(max_num_batched_tokens=requests)), Fix("or lower the requests", command.shown(max_num_seqs=tokens)),
         )  # fmt: skip
-    drafted = _drafter_tokens(values.get("speculative-config", ""))
-    if drafted is not None and drafted < 1:
-        yield from _finding(_status(facts), f"--speculative-config has num_speculative_tokens {drafted}: the least is 1")  # fmt: skip
+    drafted = read_object(values.get("speculative-config")).get("num_speculative_tokens")
+    if isinstance(drafted, int) and drafted < 1:
+        yield from _refused(facts, f"--speculative-config has num_speculative_tokens {drafted}: the least is 1")  # fmt: skip
     ranks, wide = command.whole("tensor-parallel-size", 1), command.whole("decode-context-parallel-size", 1)  # fmt: skip
     if ranks and wide and ranks % wide:
-        yield from _finding(_status(facts), f"--decode-context-parallel-size {wide} does not divide --tensor-parallel-size {ranks}", Fix("leave it out", command.without("decode-context-parallel-size")))  # fmt: skip
+        yield from _refused(facts, f"--decode-context-parallel-size {wide} does not divide --tensor-parallel-size {ranks}", Fix("leave it out", command.without("decode-context-parallel-size")))  # fmt: skip
 
 
 def _files(facts: Facts) -> Iterator[Finding]:
     path = facts.command.config_path
     if path is not None and path.rpartition(".")[2] not in ("yaml", "yml"):
-        yield from _finding(_status(facts), f"--config {path} does not end in .yaml or .yml", Fix("rename the file"))  # fmt: skip
+        yield from _refused(facts, f"--config {path} does not end in .yaml or .yml", Fix("rename the file"))  # fmt: skip
     for name, file in facts.absent.items():
         since = _ADAPTERS_LOADED_SINCE if name == "lora-modules" else None
-        yield from _finding(_status(facts, since=since), f"--{name} {file} does not exist", Fix("correct the path; in a container, mount it"))  # fmt: skip
+        yield from _refused(facts, f"--{name} {file} does not exist", Fix("correct the path; in a container, mount it"), since=since)  # fmt: skip
 
 
 _RULES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
@@ -309,6 +286,4 @@ def check_environment(facts: Facts) -> Iterator[Finding]:
 
 
 def _variable(facts: Facts, text: str, fix: Fix, since: _Numbers | None = None) -> Iterator[Finding]:  # fmt: skip
-    status = _status(facts, since=since)
-    if status is not None:
-        yield Finding("environment", status, text, "wrong_variable", (fix,))
+    return _refused(facts, text, fix, since=since, check="environment", cause="wrong_variable")

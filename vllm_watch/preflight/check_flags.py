@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from vllm_watch.capacity.read_config import LENGTH_KEYS, UNSCALED
 from vllm_watch.capacity.units import is_size
 from vllm_watch.preflight.check_flag_values import check_flag_values
 from vllm_watch.preflight.facts import OK, PROBLEM, UNKNOWN, WARNING, Facts, Finding, Fix
@@ -18,13 +19,6 @@ from vllm_watch.support.vllm_flags import (
     table,
 )
 
-# Config keys from which vLLM takes a model's context limit.
-_LENGTH_KEYS = (
-    "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length",
-    "max_sequence_length", "max_seq_length", "seq_len",
-)  # fmt: skip
-# With these kinds of rope scaling, max_position_embeddings needs no factor.
-_NOT_SCALING = ("default", "llama3", "mrope", "su", "longrope")
 _BEFORE_AMPERE = ("t4", "v100", "p100", "p40", "p4", "gtx 10", "titan v", "rtx 20", "quadro rtx")
 
 
@@ -52,7 +46,8 @@ def check_flags(facts: Facts) -> Iterator[Finding]:
         cause, remedy = facts.flags_error
         if any(_flag(each.text) == _flag(cause) for each in check_flag_values(facts)):
             return
-        if _is_number(cause):
+        # Other values, such as unknown types, may be valid in newer releases.
+        if any(each in cause for each in ("is not a number", "is not above", "does not divide", "invalid")):  # fmt: skip
             yield Finding("flags", PROBLEM, cause, "wrong_flag", (Fix(remedy),))
         else:
             yield Finding("flags", UNKNOWN, f"{cause}: whether it fits is unknown")
@@ -95,30 +90,24 @@ def _limit(config: Mapping[str, Any]) -> int | None:
     for each in (text, config):
         if not isinstance(each, Mapping):
             continue
-        sizes = [each[key] for key in _LENGTH_KEYS if is_size(each.get(key))]
+        keys = (*LENGTH_KEYS, "model_max_length")
+        sizes = [each[key] for key in keys if is_size(each.get(key))]
         if sizes:
-            factor = _scale(each)
-            return None if factor is None else int(min(sizes) * factor)
+            return None if _is_scaled(each) else min(sizes)
     return None
 
 
-def _scale(config: Mapping[str, Any]) -> float | None:
+def _is_scaled(config: Mapping[str, Any]) -> bool:
     scaling = config.get("rope_scaling") or config.get("rope_parameters")
     if not isinstance(scaling, Mapping):
-        return 1.0
+        return False
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
-    if kind in _NOT_SCALING and "original_max_position_embeddings" not in scaling:
-        return 1.0
-    return 1.0 if kind == "llama3" else None
+    plain = kind in UNSCALED and "original_max_position_embeddings" not in scaling
+    return not plain and kind != "llama3"
 
 
 def _flag(text: str) -> str:
     return text.partition(" ")[0].partition("/")[0].rstrip(":")
-
-
-def _is_number(cause: str) -> bool:
-    # Other values, such as unknown types, may be valid in newer releases.
-    return any(each in cause for each in ("is not a number", "is not above", "does not divide", "invalid"))  # fmt: skip
 
 
 def check_flag_names(facts: Facts) -> Iterator[Finding]:
@@ -262,14 +251,11 @@ def _explained(facts: Facts, refusal: str) -> bool:
     ]
     texts = [each.text for each in own if each.status == PROBLEM]
     _, listed, words = refusal.partition(_UNRECOGNIZED)
-    options = [_long(each) for each in _OPTION.findall(words if listed else refusal)]
+    found = _OPTION.findall(words if listed else refusal)
+    options = [each.partition(".")[0].replace("_", "-") for each in found]
     if listed:
         return all(any(part in text for text in texts) for part in options or words.split())
     if options:
         return any(f"{options[0]} " in f"{text} " for text in texts)
     values = [value for value in facts.command.flags.values() if len(value) >= _VALUE_CHARACTERS_MIN]  # fmt: skip
     return any(value in refusal and value in text for value in values for text in texts)
-
-
-def _long(option: str) -> str:
-    return option.partition(".")[0].replace("_", "-")

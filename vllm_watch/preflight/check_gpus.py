@@ -151,12 +151,6 @@ def wanted_bytes(facts: Facts, judged: GpuHolders) -> int | None:
     return None if share is None or offered is None else math.ceil(offered * share)
 
 
-def is_short(facts: Facts, judged: GpuHolders) -> bool:
-    """Return True if vLLM would refuse to start on this GPU."""
-    wanted, free = wanted_bytes(facts, judged), free_bytes(judged.gpu)
-    return wanted is not None and free is not None and free < wanted
-
-
 def memory_missing(facts: Facts) -> str:
     """Describe the GPUs with too little free memory, or return ""."""
     if not facts.gpus or len(taken(facts)) < ranks_here(facts):
@@ -308,7 +302,11 @@ _USEFUL_TOKENS = 1024
 
 def _elsewhere(facts: Facts) -> Iterator[Fix]:
     every = [each for each in facts.gpus or () if not each.gpu.lost]
-    good = [each for each in every if not is_short(facts, each) and free_bytes(each.gpu)]
+    good = [
+        each
+        for each in every
+        if (free := free_bytes(each.gpu)) and free >= (wanted_bytes(facts, each) or 0)
+    ]
     needed = ranks_here(facts)
     if len(good) >= needed and len(every) > len(taken(facts)):
         numbers = ",".join(str(each.gpu.index) for each in good[:needed])

@@ -82,20 +82,13 @@ def check_driver(facts: Facts) -> Iterator[Finding]:
     elif driver < least and software.forward_compatible:
         yield Finding("driver", UNKNOWN, f"driver {software.driver} is too old for {cuda} by itself; a cuda-compat library is installed, which helps on data centre GPUs only")  # fmt: skip
     elif driver < least:
-        older = Fix(
-            f"or install a vLLM built for CUDA {_newest_for(driver)}",
-            "see docs.vllm.ai, installation, GPU",
-        )
+        newest = max((each for each, needed in _DRIVERS.items() if driver >= needed), default=10)
+        older = Fix(f"or install a vLLM built for CUDA {newest}", "see docs.vllm.ai, installation, GPU")  # fmt: skip
         yield Finding("driver", PROBLEM, f"{torch} brings {cuda}, which needs driver {least[0]}.{least[1]} or later; this one is {software.driver}", "driver_too_old", (fix, older))  # fmt: skip
     elif own is not None and driver[0] < own:
         yield Finding("driver", WARNING, f"driver {software.driver} is older than {cuda} of {torch} (which came with {own}): kernels that are compiled at start may fail (\"unsupported toolchain\")", "driver_older", (fix,))  # fmt: skip
     else:
         yield Finding("driver", OK, f"driver {software.driver} runs {cuda} of {torch}")
-
-
-def _newest_for(driver: tuple[int, int]) -> str:
-    fitting = [major for major, least in _DRIVERS.items() if driver >= least]
-    return f"{max(fitting)}" if fitting else "10"
 
 
 def _version(text: str | None) -> tuple[int, int] | None:
@@ -143,7 +136,8 @@ def _taken(facts: Facts, listener: Listener) -> Finding:
         fixes.append(
             Fix("end the process that has it, if it is not needed", f"kill {listener.pid}")
         )
-    text = f"port {listener.port} is taken: {who} listens on {_address(listener)}"
+    address = f"[{listener.address}]" if ":" in listener.address else listener.address
+    text = f"port {listener.port} is taken: {who} listens on {address}:{listener.port}"
     if listener.command and "vllm" in listener.command:
         text += "; a second vLLM may start all the same and get every other request"
     return Finding("port", PROBLEM, text, "port_in_use", tuple(fixes))
@@ -155,11 +149,6 @@ def _collides(listener: Listener, facts: Facts, port: int) -> bool:
     everywhere = host in (None, "", *_EVERYWHERE)
     named = {"localhost": "127.0.0.1"}.get(host or "", host)
     return listener.port == port and (everywhere or listener.address in (named, *_EVERYWHERE))
-
-
-def _address(listener: Listener) -> str:
-    inside = f"[{listener.address}]" if ":" in listener.address else listener.address
-    return f"{inside}:{listener.port}"
 
 
 _FILES_NAMED = 3
@@ -234,7 +223,7 @@ def _fetches(facts: Facts) -> bool:
 
 def _absent(facts: Facts, files: ModelFiles) -> Finding:
     if files.repository is None:
-        return Finding("files", PROBLEM, f"there is no folder {files.path}, and it is not a name of the hub (ORGANISATION/MODEL)", "model_not_found", (Fix("check the folder; in a container, mount it", f"ls -l {shlex.quote(_parent(files.path))}"),))  # fmt: skip
+        return Finding("files", PROBLEM, f"there is no folder {files.path}, and it is not a name of the hub (ORGANISATION/MODEL)", "model_not_found", (Fix("check the folder; in a container, mount it", f"ls -l {shlex.quote(files.path.rstrip('/').rpartition('/')[0] or '.')}"),))  # fmt: skip
     if facts.offline:
         return Finding("files", PROBLEM, f"{files.repository} is not in the hub's cache ({files.path}), and HF_HUB_OFFLINE forbids the download", "model_offline", (_fetch(files), Fix("allow it", f"HF_HUB_OFFLINE=0 {facts.command.shown()}")))  # fmt: skip
     return Finding("files", UNKNOWN, f"{files.repository} is not in the hub's cache ({files.path}): vLLM will fetch it")  # fmt: skip
@@ -259,7 +248,3 @@ def _fetch(files: ModelFiles, *, again: bool = False) -> Fix:
     if again:
         words.append("--force-download")
     return Fix("fetch the missing files" if not again else "fetch it again", " ".join(words))
-
-
-def _parent(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[0] or "."

@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -62,20 +62,31 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A parsed command. `flags` has long names with dashes. Switches are "true" or "false"."""
+    """A command. `flags` has long names with dashes. Switches are "true" or "false"."""
 
     argv: tuple[str, ...]
     program: str
     executable: str
-    model: str | None
-    flags: Mapping[str, str] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
-    config_ignored: str | None = None
-    """The FILE of --config=FILE, a form that vLLM ignores."""
-    config_path: str | None = None
     arguments: tuple[str, ...] = ()
     """The words after the program."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    model: str | None = None
+    """From here on, `split` leaves the fields empty and `parse` fills them."""
+    flags: Mapping[str, str] = field(default_factory=dict)
+    config_ignored: str | None = None
+    """The FILE of --config=FILE, a form that vLLM ignores."""
     given: tuple[Given, ...] = ()
+
+    @property
+    def config_path(self) -> str | None:
+        """The FILE of --config FILE. Raises WatchError if it is missing."""
+        words = self.arguments
+        if "--config" not in words:
+            return None
+        index = words.index("--config")
+        if index + 1 == len(words):
+            raise WatchError("--config without a file", "name the YAML file: --config FILE")
+        return words[index + 1]
 
     def text(self, name: str) -> str | None:
         return self.flags.get(name)
@@ -126,28 +137,7 @@ def _quoted(words: tuple[str, ...]) -> str:
     return " ".join(map(shlex.quote, safe_arguments(words)))
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
-    """A command before its flags are parsed."""
-
-    argv: tuple[str, ...]
-    program: str
-    executable: str
-    arguments: tuple[str, ...]
-    environment: Mapping[str, str]
-
-    @property
-    def config_path(self) -> str | None:
-        words = self.arguments
-        if "--config" not in words:
-            return None
-        index = words.index("--config")
-        if index + 1 == len(words):
-            raise WatchError("--config without a file", "name the YAML file: --config FILE")
-        return words[index + 1]
-
-
-def split(argv: Sequence[str], environment: Mapping[str, str]) -> Split:
+def split(argv: Sequence[str], environment: Mapping[str, str]) -> Command:
     """Find vLLM after variables and wrappers such as env or tini. Raises WatchError for other commands."""
     words = list(argv)
     if not words:
@@ -173,12 +163,12 @@ def split(argv: Sequence[str], environment: Mapping[str, str]) -> Split:
 
 def _taken(
     words: list[str], index: int, program: str, rest: list[str], environment: Mapping[str, str]
-) -> Split:
+) -> Command:
     set_before = dict(word.split("=", 1) for word in words[:index] if _ASSIGNMENT.match(word))
-    return Split(tuple(words), program, words[index], tuple(rest), {**environment, **set_before})
+    return Command(tuple(words), program, words[index], tuple(rest), {**environment, **set_before})
 
 
-def parse(parts: Split, config: Mapping[str, Any] | None = None) -> Command:
+def parse(parts: Command, config: Mapping[str, Any] | None = None) -> Command:
     """Parse the command. Its flags override the configuration file."""
     given = tuple(_read(parts.arguments, len(parts.argv) - len(parts.arguments)))
     flags = _flags_of(given)
@@ -187,12 +177,13 @@ def parse(parts: Split, config: Mapping[str, Any] | None = None) -> Command:
     flags.pop("config", None)
     merged = {**_of_config(config or {}), **flags}
     named = merged.pop("model", None)
-    return Command(
-        argv=parts.argv, program=parts.program, executable=parts.executable,
+    return replace(
+        parts,
         model=(model if parts.program == SERVE else None) or flags.get("model") or named,
-        flags=merged, environment=parts.environment, config_ignored=ignored, config_path=parts.config_path,
-        arguments=parts.arguments, given=given,
-    )  # fmt: skip
+        flags=merged,
+        config_ignored=ignored,
+        given=given,
+    )
 
 
 def _read(words: Sequence[str], start: int) -> Iterator[Given]:
@@ -261,7 +252,7 @@ def _values(name: str, rest: Sequence[str]) -> list[str]:
 
 def _nested(before: str | None, path: str, value: str) -> str:
     """Merge a dotted flag, such as --hf-overrides.rope_scaling.factor 2, into its JSON object."""
-    whole = _object(before)
+    whole = read_object(before)
     below = whole
     *parents, last = path.rstrip("+").split(".")
     for name in parents:
@@ -276,7 +267,8 @@ def _nested(before: str | None, path: str, value: str) -> str:
     return json.dumps(whole)
 
 
-def _object(text: str | None) -> dict[str, Any]:
+def read_object(text: str | None) -> dict[str, Any]:
+    """Return a flag's JSON object, or an empty one if the flag is absent or invalid."""
     try:
         found = json_text.read(text or "{}")
     except ValueError:

@@ -84,17 +84,16 @@ def _chosen(gpus: list[GpuHolders], named: str) -> tuple[list[GpuHolders], str |
         word = raw.strip()
         if not word and not found:
             return [], None  # set but empty: no GPU
-        match = [each for each in gpus if _is(each, word, gpus)]
+        if is_whole(word):
+            match = gpus[int(word) :][:1]
+        else:
+            match = [
+                each for each in gpus if word and each.gpu.uuid.lower().startswith(word.lower())
+            ]
         if len(match) != 1:
             return found, word if word not in ("-1", "NoDevFiles") else None
         found += match
     return found, None
-
-
-def _is(judged: GpuHolders, word: str, gpus: list[GpuHolders]) -> bool:
-    if is_whole(word):
-        return gpus.index(judged) == int(word)
-    return bool(word) and judged.gpu.uuid.lower().startswith(word.lower())
 
 
 def _by_position(gpus: list[GpuHolders], ids: str) -> tuple[list[GpuHolders], str | None]:

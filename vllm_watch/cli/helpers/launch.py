@@ -24,7 +24,7 @@ from vllm_watch.cli.helpers.launch_software import find_software
 from vllm_watch.errors import ConfigError, WatchError
 from vllm_watch.export.status import public_arguments
 from vllm_watch.preflight.check_host import DEFAULT_PORT, port_of
-from vllm_watch.preflight.command import SERVE, Command, parse, split
+from vllm_watch.preflight.command import SERVE, Command, parse, read_object, split
 from vllm_watch.preflight.facts import (
     ABSENT,
     CACHE,
@@ -62,7 +62,7 @@ def gather(words: Sequence[str], environment: Mapping[str, str]) -> Facts:
     except WatchError:
         if shutil.which(words[0], path=environment.get("PATH")):
             raise
-        return Facts(command=Command(tuple(words), SERVE, words[0], None), software=Software(missing=words[0]))  # fmt: skip
+        return Facts(command=Command(tuple(words), SERVE, words[0]), software=Software(missing=words[0]))  # fmt: skip
     path = parts.config_path
     command = parse(parts, _read_config_file(Path(path)) if path else None)
     files, found = _find_files(command)
@@ -120,7 +120,7 @@ def _absent(command: Command) -> dict[str, str]:
     if command.switch("skip-tokenizer-init"):
         del absolute["tokenizer"]
     found = {name: path for name, path in absolute.items() if path.startswith("/") and not set(path) & _TEMPLATE}  # fmt: skip
-    drafter = _drafter(command).get("model")
+    drafter = read_object(command.text("speculative-config")).get("model")
     if isinstance(drafter, str) and drafter.startswith("/"):
         found["speculative-config"] = drafter
     if command.switch("enable-lora"):
@@ -132,14 +132,6 @@ def _absent(command: Command) -> dict[str, str]:
     if not command.switch("headless"):
         found |= {name: command.flags[name] for name in _SSL_FILES if name in command.flags}
     return {name: path for name, path in found.items() if not os.path.exists(path)}
-
-
-def _drafter(command: Command) -> dict[str, Any]:
-    try:
-        found = json_text.read(command.text("speculative-config") or "{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _release(version: str | None) -> Release | None:
