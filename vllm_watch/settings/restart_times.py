@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from vllm_watch.settings.base import Name, Problem, Seconds, Settings, problem, problems, quoted
+from vllm_watch.settings.base import Name, Seconds, Settings, problem, quoted
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
@@ -183,8 +183,7 @@ class FreezeSettings(Settings):
     @model_validator(mode="after")
     def _ends_later(self) -> "FreezeSettings":
         if self.end <= self.begin:
-            remedy = "write an end after its begin"
-            raise problems([Problem(("end",), "is not after begin", remedy)])
+            raise problem("is not after begin", "write an end after its begin", "end")
         return self
 
 
@@ -219,5 +218,5 @@ class ScheduleSettings(Settings):
     def _has_times(self) -> "ScheduleSettings":
         if bool(self.cron) == (self.interval_seconds is not None):
             remedy = "write either cron or interval_seconds"
-            raise problems([Problem(("cron",), "has no times, or two kinds of them", remedy)])
+            raise problem("has no times, or two kinds of them", remedy, "cron")
         return self
