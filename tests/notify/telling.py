@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections import namedtuple
 from contextlib import asynccontextmanager
 
 from aiohttp import web
@@ -106,6 +107,9 @@ async def receiver():
         await runner.cleanup()
 
 
+Report = namedtuple("Report", "outcome number queue because t")
+
+
 class Desk:
     """One delivery at work over a ledger; `reports` is all that it tells of itself."""
 
@@ -119,11 +123,12 @@ class Desk:
             make(settings, Tools()),
             self.ledger,
             Links("https://watch.example/"),
-            self._tell,
+            self,
         )
 
-    def _tell(self, report):
-        self.reports.append(report)
+    def count(self, *report):
+        """Take what a NotifierHealth would be told."""
+        self.reports.append(Report(*report))
         self._heard.set()
 
     def offer(self, *alerts):

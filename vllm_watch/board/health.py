@@ -68,7 +68,7 @@ class WebHealth:
         return f"{self.problem}. {self.remedy}. The previous configuration stays in use"
 
 
-NOTIFIER_OUTCOMES = ("sent", "failed", "dropped")
+SENT, FAILED, DROPPED = NOTIFIER_OUTCOMES = ("sent", "failed", "dropped")
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class NotifierHealth:
         if not outcome:
             return
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + count
-        if outcome == "sent":
+        if outcome == SENT:
             self.ok, self.because, self.last_success_timestamp_seconds = True, None, t
-        elif outcome == "failed":
+        elif outcome == FAILED:
             self.ok, self.because = False, because

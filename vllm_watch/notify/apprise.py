@@ -1,7 +1,5 @@
 """Send messages through the library apprise, which runs in threads because it blocks."""
 
-import asyncio
-import contextlib
 import importlib.util
 import logging
 import re
@@ -14,7 +12,7 @@ from vllm_watch.errors import WatchError
 from vllm_watch.notify import base
 from vllm_watch.notify.words import Message, clean
 from vllm_watch.settings.notifications import AppriseNotifier
-from vllm_watch.support import regular_file
+from vllm_watch.support import regular_file, threads
 from vllm_watch.support.redaction import HIDDEN, redact_always
 
 if TYPE_CHECKING:
@@ -48,25 +46,19 @@ class Notifier:
         if self._busy:
             text = "the last try has not ended yet: a service hangs"
             return base.Sent(outcome=base.UNSURE, text=text)
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[base.Sent] = loop.create_future()
 
-        def work() -> None:
+        def work() -> base.Sent:
             try:
-                sent = self._send(message)
+                return self._send(message)
             except Exception as error:  # noqa: BLE001 - its text may hold a token
                 text = f"apprise failed: {type(error).__name__}"
-                sent = base.Sent(outcome=base.UNSURE, text=text)
-            self._busy = False
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(_settle, done, sent)
+                return base.Sent(outcome=base.UNSURE, text=text)
+            finally:
+                self._busy = False
 
-        # A daemon thread, so that a hung service does not block the exit.
         self._busy = True
-        threading.Thread(target=work, name=f"notify {self._settings.name}", daemon=True).start()
         try:
-            async with asyncio.timeout(self._settings.timeout_seconds):
-                return await done
+            return await threads.run(work, self._settings.timeout_seconds)
         except TimeoutError:
             text = f"no answer within {self._settings.timeout_seconds:g} s"
             return base.Sent(outcome=base.UNSURE, text=text)
@@ -213,8 +205,3 @@ def _pieces(url: str) -> set[str]:
     parts = {rest, *re.split(r"[/:@?&=,;#\s]+", rest)}
     parts |= {unquote(each) for each in parts}
     return {each for each in parts if len(each) >= PIECE_CHARACTERS_MIN}
-
-
-def _settle(future: "asyncio.Future[base.Sent]", sent: base.Sent) -> None:
-    if not future.done():
-        future.set_result(sent)

@@ -172,19 +172,14 @@ def _steps(entry: TargetEntry, plan: RestartPlan, now_t: float) -> Iterator[Aler
 def _step(
     entry: TargetEntry, name: str, step: str, t: float, text: str, incident_id: str | None
 ) -> Alert:
-    evidence = () if incident_id is None else (_evidence(incident_id),)
+    of: tuple[str, ...] = () if incident_id is None else (incident_id,)
     incident = Incident(
         id=f"restart-{name}-{step}", target=entry.target.name, engine=None, kind="restart",
         cause=step, severity="ticket" if step in _TICKETS else "info", summary=text,
-        evidence_for=evidence, related=() if incident_id is None else (incident_id,),
-        opened_t=t, updated_t=t, began_t=t,
+        evidence_for=tuple(Evidence(name="incident", value=each, text=f"incident {each}") for each in of),
+        related=of, opened_t=t, updated_t=t, began_t=t,
     )  # fmt: skip
     return Alert(incident=incident, about=RESTART, group=entry.target.group)
-
-
-def _evidence(incident_id: str) -> Evidence:
-    text = f"incident {incident_id}"
-    return Evidence(name="incident", value=incident_id, unit="", expected=None, text=text)
 
 
 def _wish(wish: Waiting) -> str:

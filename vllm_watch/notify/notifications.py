@@ -17,11 +17,7 @@ from vllm_watch.notify.delivery import Delivery
 from vllm_watch.notify.kubernetes_events import Events
 from vllm_watch.notify.ledger import Ledger
 from vllm_watch.notify.words import Links
-from vllm_watch.settings.notifications import (
-    AnyNotifier,
-    KubernetesEvents,
-    NotificationsSettings,
-)
+from vllm_watch.settings.notifications import AnyNotifier, KubernetesEvents, NotificationsSettings
 
 _log = structlog.get_logger()
 
@@ -96,13 +92,10 @@ class Notifications:
         self, name: str, settings: AnyNotifier, links: Links, health: NotifierHealth
     ) -> None:  # fmt: skip
         if isinstance(settings, KubernetesEvents):
-            sink = Events(settings, self._tools, lambda report: health.count(*report))
-            self._events[name] = settings, sink
+            self._events[name] = settings, Events(settings, self._tools, health)
             return
         notifier = kinds.make(settings, self._tools)
-        delivery = Delivery(
-            settings, notifier, self._ledger, links, lambda report: health.count(*report)
-        )
+        delivery = Delivery(settings, notifier, self._ledger, links, health)
         health.queue = delivery.queue
         task = asyncio.create_task(delivery.run(), name=f"notify {name}")
         self._running[name] = _Running((settings, links), delivery, task)

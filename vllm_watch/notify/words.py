@@ -31,6 +31,8 @@ TEST = "test"
 SCHEMA = 1
 """Version of the JSON format. Keys may be added, but never changed."""
 
+_OF_INCIDENT = ("id", "target", "engine", "kind", "cause", "severity", "summary")
+
 _OPENING = {
     phases.OPENED: "", phases.WORSE: "worse: ", phases.CHANGED: "cause found: ", phases.REMINDER: "still open: ",
     phases.RESOLVED: "resolved: ", phases.SAID: "", TEST: "test: ",
@@ -100,13 +102,18 @@ def _without_secrets(item: Item) -> Item:
     ))  # fmt: skip
 
 
+def trial_incident(what: str, t: float) -> Incident:
+    """Return the incident of a test."""
+    return Incident(
+        id=f"test-{t:.0f}", target=WATCHER, engine=None, kind="test", cause="test", severity="info",
+        summary=f"This is a test of {what}: nothing is wrong", opened_t=t, updated_t=t, began_t=t,
+    )  # fmt: skip
+
+
 def trial_message(name: str, links: Links, t: float) -> Message:
     """Return a test message."""
-    incident = Incident(
-        id=f"test-{t:.0f}", target=WATCHER, engine=None, kind="test", cause="test", severity="info",
-        summary=f"This is a test of the notifier {name}: nothing is wrong", opened_t=t, updated_t=t, began_t=t,
-    )  # fmt: skip
-    batch = Batch(items=(Item(phase=TEST, alert=Alert(incident=incident)),))
+    alert = Alert(incident=trial_incident(f"the notifier {name}", t))
+    batch = Batch(items=(Item(phase=TEST, alert=alert),))
     return message(f"test-{name}-{t:.3f}", batch, links, dropped=0, t=t)
 
 
@@ -301,13 +308,7 @@ def _item(item: Item) -> dict[str, Any]:
     return {
         "phase": item.phase,
         "about": alert.about,
-        "id": incident.id,
-        "target": incident.target,
-        "engine": incident.engine,
-        "kind": incident.kind,
-        "cause": incident.cause,
-        "severity": incident.severity,
-        "summary": incident.summary,
+        **{name: getattr(incident, name) for name in _OF_INCIDENT},
         "evidence": [each.text for each in incident.evidence_for],
         "stacks": incident.stacks,
         "restart": alert.restart,
