@@ -65,14 +65,14 @@ class Events:
 
     async def _batch(self, response: web.StreamResponse, updates: Updates) -> None:
         changes = updates.take()
-        head = [_event("gone", to_json({"name": name})) for name in changes.gone]
-        if changes.gpus:
+        head = [_event("gone", to_json({"name": name})) for name in changes["gone"]]
+        if changes["gpus"]:
             head.append(_event("gpus", self._status.gpus()))
         if head:
             await _write(response, "".join(head))
         for kind, names, text_of in (
-            ("incident", changes.incidents, self._status.incident),
-            ("target", changes.targets, self._status.target),
+            ("incident", changes["incidents"], self._status.incident),
+            ("target", changes["targets"], self._status.target),
         ):
             for start in range(0, len(names), _EVENTS_PER_WRITE):
                 texts = map(text_of, names[start : start + _EVENTS_PER_WRITE])
