@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from math import isfinite, nan
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 
 from vllm_watch.board.board import Board
 from vllm_watch.board.history import SPANS
@@ -14,7 +13,13 @@ from vllm_watch.export.answers import answer, json_answer, refusal
 from vllm_watch.export.auth import Auth, Guarded
 from vllm_watch.export.callers import is_this_host
 from vllm_watch.export.status import Status, to_json
-from vllm_watch.export.text import OPENMETRICS_TYPE, TEXT_TYPE, render, wants_openmetrics
+from vllm_watch.export.text import (
+    OPENMETRICS_TYPE,
+    TEXT_TYPE,
+    own_metrics,
+    render,
+    wants_openmetrics,
+)
 from vllm_watch.state.journal import Told
 from vllm_watch.support.token_file import Caller
 
@@ -53,9 +58,7 @@ class Api:
         self._recording = recording
         self._journal = journal
         self._reloading = Guarded(auth, "reload", self._reload_for, _on_this_host)
-        self._own = CollectorRegistry()
-        ProcessCollector(registry=self._own)
-        PlatformCollector(registry=self._own)
+        self._own = own_metrics()
 
     def routes(self) -> list[web.RouteDef]:
         return [

@@ -9,6 +9,7 @@ import hmac
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from math import ceil
 
 import structlog
@@ -128,18 +129,14 @@ def _bearer(header: str) -> bytes | None:
     return token.strip().encode(errors="surrogateescape")[:TOKEN_BYTES_MAX]
 
 
+@dataclass(frozen=True, slots=True)
 class Guarded:
     """Calls `inner` if the caller has the right."""
 
-    def __init__(self, auth: Auth, right: str, inner: Handle, known: Known | None = None) -> None:
-        self.right = right
-        self._auth = auth
-        self._inner = inner
-        self._known = known
-
-    @property
-    def takes_tokens(self) -> bool:
-        return self._auth.exists
+    auth: Auth
+    right: str
+    inner: Handle
+    known: Known | None = None
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         source = request.remote or "unknown"
@@ -150,7 +147,7 @@ class Guarded:
         status: int | str = "cut off"
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                response = await self._inner(request, caller)
+                response = await self.inner(request, caller)
             status = response.status
         except TimeoutError:
             response = refusal(
@@ -162,14 +159,14 @@ class Guarded:
         return response
 
     def _actor(self, request: web.Request) -> str | web.Response:
-        if "Authorization" not in request.headers or not self._auth.exists:
-            known = None if self._known is None else self._known(request)
+        if "Authorization" not in request.headers or not self.auth.exists:
+            known = None if self.known is None else self.known(request)
             if known is not None:
-                return self._auth.too_fast(known, self.right) or known
-        if not self._auth.exists:
+                return self.auth.too_fast(known, self.right) or known
+        if not self.auth.exists:
             return refusal(403, f"{request.remote} may not {self.right}",
                            "Ask from the watcher's own host, send SIGHUP, or configure api.tokens")  # fmt: skip
-        return self._auth.actor(request, self.right)
+        return self.auth.actor(request, self.right)
 
 
 def guard_of(request: web.Request) -> Guarded | None:

@@ -33,15 +33,6 @@ def _reasons(attribute: str, help_: str, absent: str, label: str = "reason") -> 
     return _row(attribute, help_, absent, labels=(label,), series=by_label(attribute))
 
 
-def _restarts(row: EngineSignals) -> float | None:
-    # `engine` is empty for a target without engines.
-    return row.restarts if row.engine else None
-
-
-def _health(row: EngineSignals) -> float | None:
-    return health_ratio(row.state, row.throughput_ratio)
-
-
 def _state(row: EngineSignals) -> Series | None:
     return _known_state(row) or _unknown_state
 
@@ -57,7 +48,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
          "Health for routers: share of normal capacity, 0 to 1. 1: nothing is wrong with it; between: collapsed, to this share "
          "of its fresh throughput; 0: down, stalled, failing, starting or asleep. Load is not included.",
          "Absent while it is unknown, which is never 1. `engine` is empty for a target that shows no engine.",
-         value=_health),
+         value=lambda row: health_ratio(row.state, row.throughput_ratio)),
     _gauge("requests_running", "Requests in the running batch, as vLLM gave them last."),
     _gauge("requests_waiting", "Requests that wait to be scheduled, as vLLM gave them last."),
     _reasons("requests_waiting_by_reason", "Requests that wait, by reason (capacity, deferred).",
@@ -71,7 +62,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
     _gauge("kv_cache_time_to_full_seconds", f"Seconds until the KV cache is full, at the rate at which it fills {_WINDOW}.",
            "Absent while the cache is not filling, which is good news, or its usage is unknown."),
     _row("sleeping", "1 while the engine sleeps (weights offloaded or discarded), 0 while it is awake.",
-         "Absent if vLLM does not report it: before 0.11.1 without /is_sleeping.", value=flag("sleeping")),
+         "Absent if vLLM does not report it: before 0.11.1 without /is_sleeping.", value=lambda row: flag(row.sleeping)),
     _gauge("current_generation_tokens_per_second", "Generated tokens per second between the last two scrapes: 0 as soon as an engine hangs.",
            "Absent until two scrapes of the same engine lie in the window, and while the engine cannot be read."),
     _gauge("generation_tokens_per_second", f"Generated tokens per second {_WINDOW}.",
@@ -114,7 +105,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
     _gauge("last_progress_timestamp_seconds", "Unix time of the last scrape that saw a token or a finished request.",
            "Absent until the first progress was seen."),
     _counter("restarts_total", "Resets of the engine's counters.",
-             "Absent for a target that shows no engine.", value=_restarts),
+             "Absent for a target that shows no engine.", value=lambda row: row.restarts if row.engine else None),
 )  # fmt: skip
 
 

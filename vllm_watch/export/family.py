@@ -58,17 +58,6 @@ def rows(prefix: str, scope: Scope, kind: Kind = "gauge") -> Callable[..., Famil
     return made
 
 
-def flag(path: str) -> Callable[[Any], float | None]:
-    """Return a function that converts a bool to 1 or 0, and keeps None."""
-    get = attrgetter(path)
-
-    def read(row: Any) -> float | None:
-        value = get(row)
-        return None if value is None else int(value)
-
-    return read
-
-
 def optional(
     path: str, convert: Callable[[Any], float | None] = lambda value: value
 ) -> Callable[[Any], float | None]:
@@ -81,6 +70,11 @@ def optional(
         return None if found is None else convert(get(found))
 
     return read
+
+
+def flag(value: bool | None) -> int | None:
+    """Return 1 for True, 0 for False, None for None."""
+    return None if value is None else int(value)
 
 
 def is_set(value: object) -> int:

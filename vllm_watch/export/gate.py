@@ -8,6 +8,7 @@ import asyncio
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -50,12 +51,12 @@ class Gatekeeper(Protocol):
     def probes(self, target: str) -> Probes: ...
 
 
+@dataclass(frozen=True, slots=True)
 class GateApi:
     """Handlers of the probes' routes."""
 
-    def __init__(self, gatekeeper: Gatekeeper, targets: Mapping[str, TargetEntry]) -> None:
-        self._gatekeeper = gatekeeper
-        self._targets = targets
+    gatekeeper: Gatekeeper
+    targets: Mapping[str, TargetEntry]
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -65,7 +66,7 @@ class GateApi:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         target, which = request.query.get("target", ""), request.match_info["which"]
-        if target not in self._targets:
+        if target not in self.targets:
             return _not_watched(target)
         asked = request.query.get("asked", "")
         if not _ASKED.fullmatch(asked):
@@ -73,8 +74,8 @@ class GateApi:
                 400, "asked is not a short word", "Send letters and digits, or leave it out"
             )
         meant_t = None
-        if await _is_at_engine(request, self._targets[target].target.url):
-            meant_t = await self._gatekeeper.answer(
+        if await _is_at_engine(request, self.targets[target].target.url):
+            meant_t = await self.gatekeeper.answer(
                 target, which, _unix(request.query.get("started", "")), request.remote or "unknown"
             )
         said = "ok" if meant_t is None else f"{WORDS[which]} {meant_t:.0f}"
@@ -82,9 +83,9 @@ class GateApi:
 
     async def _probes(self, request: web.Request) -> web.StreamResponse:
         target = request.query.get("target", "")
-        if target not in self._targets:
+        if target not in self.targets:
             return _not_watched(target)
-        probes = self._gatekeeper.probes(target)
+        probes = self.gatekeeper.probes(target)
         document = {
             "liveness_asked_seconds": probes.liveness_asked_seconds,
             "starts": list(probes.starts),

@@ -286,12 +286,7 @@ def _holder(holder: Holder | None) -> dict[str, object]:
 
 def _judged(judged: Judged | None) -> dict[str, object]:
     judged = judged or Judged(verdict=UNKNOWN)
-    return {
-        "verdict": judged.verdict,
-        "reason": judged.reason,
-        "evidence": judged.evidence,
-        "remedy": judged.remedy,
-    }
+    return {name: getattr(judged, name) for name in ("verdict", "reason", "evidence", "remedy")}
 
 
 def public_arguments(cmdline: tuple[str, ...] | None) -> list[str] | None:

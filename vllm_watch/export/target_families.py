@@ -6,6 +6,7 @@ from functools import partial
 from operator import attrgetter
 
 from vllm_watch.board.board import TargetEntry
+from vllm_watch.board.restarts import AttemptShown
 from vllm_watch.export.family import Family, Series, by_label, is_set, one_hot, optional, rows
 from vllm_watch.incidents.incident import SEVERITIES, Incident
 from vllm_watch.samples.observation import OUTCOMES
@@ -86,10 +87,6 @@ TARGET_FAMILIES: tuple[Family, ...] = (
 )  # fmt: skip
 
 
-def _labels_of(incident: Incident) -> tuple[str, ...]:
-    return (incident.engine or "", incident.kind, incident.cause, incident.severity)
-
-
 def _open(
     value: Callable[[Incident], float], choose: Callable[[float, float], float]
 ) -> Callable[[TargetEntry], Series]:
@@ -98,7 +95,7 @@ def _open(
     def read(entry: TargetEntry) -> Series:
         found: dict[tuple[str, ...], float] = {}
         for each in entry.incidents.open.values():
-            labels, own = _labels_of(each), value(each)
+            labels, own = (each.engine or "", each.kind, each.cause, each.severity), value(each)
             found[labels] = choose(own, found.get(labels, own))
         return sorted(found.items())
 
@@ -152,18 +149,12 @@ def _kept_back(entry: TargetEntry) -> Series | None:
     return [((gate,), count) for gate, count in sorted(counts.items())]
 
 
-def _mode(entry: TargetEntry) -> Series | None:
-    return None if entry.restart is None else (((entry.restart.mode,), 1),)
+def _last(value: Callable[[AttemptShown], float | None]) -> Callable[[TargetEntry], Series | None]:
+    def read(entry: TargetEntry) -> Series | None:
+        last = None if entry.restart is None else entry.restart.last
+        return None if last is None else (((last.trigger, last.state), value(last)),)
 
-
-def _last(entry: TargetEntry) -> Series | None:
-    last = None if entry.restart is None else entry.restart.last
-    return None if last is None else (((last.trigger, last.state), 1),)
-
-
-def _last_ended(entry: TargetEntry) -> Series | None:
-    last = None if entry.restart is None else entry.restart.last
-    return None if last is None else (((last.trigger, last.state), last.ended_timestamp_seconds),)
+    return read
 
 
 _restart = rows("vllm_watch_restart_", "target")
@@ -182,16 +173,16 @@ RESTART_FAMILIES: tuple[Family, ...] = (
               "A check that never refused is absent; counted since the watcher began.",
               labels=("blocker",), series=by_label("restart_counts.blocked")),
     _restart_info("mode_info", "Whether the target may be restarted: observe, approve or auto.", _OFF,
-                  labels=("mode",), series=_mode),
+                  labels=("mode",), series=lambda entry: entry.restart and (((entry.restart.mode,), 1),)),
     _restart("budget_remaining", "Restarts left in the hourly and daily budgets of the target's group.",
              _OFF + " Absent while the journal cannot be read.", value=optional("restart.budget_remaining")),
     _restart("breaker_open", "1 if the last restart did not help and only a person may try again, else 0.", _OFF,
              value=optional("restart.breaker", is_set)),
     _restart_info("last_info",
                   "Outcome of the target's last finished attempt, by trigger; from the journal, so that it outlives the watcher.",
-                  _NONE_ENDED, labels=("trigger", "outcome"), series=_last),
+                  _NONE_ENDED, labels=("trigger", "outcome"), series=_last(lambda _: 1)),
     _restart("last_timestamp_seconds", "Unix time at which the attempt of vllm_watch_restart_last_info ended.",
-             _NONE_ENDED, labels=("trigger", "outcome"), series=_last_ended),
+             _NONE_ENDED, labels=("trigger", "outcome"), series=_last(attrgetter("ended_timestamp_seconds"))),
     _restart("payoff_ratio", "Throughput that the last measured restart regained ÷ throughput of a fresh engine, from -1 to 1.",
              "Absent until a restart was measured; one without traffic measures nothing.",
              value=optional("restart.payoff_ratio")),
