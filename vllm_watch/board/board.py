@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
@@ -164,7 +165,7 @@ class Incidents:
     def __init__(self) -> None:
         self._open: dict[str, Incident] = {}
         self._resolved: dict[str, Incident] = {}  # ordered by end time
-        self._charts: dict[str, Charts] = {}
+        self.charts: dict[str, Charts] = {}  # of ended incidents
 
     def take(self, of: TargetIncidents, event: IncidentEvent) -> None:
         incident = event.incident
@@ -194,14 +195,7 @@ class Incidents:
             if len(self._resolved) > RESOLVED_MAX:
                 oldest = next(iter(self._resolved))
                 del self._resolved[oldest]
-                self._charts.pop(oldest, None)
-
-    def keep_charts(self, name: str, charts: Charts) -> None:
-        if name in self._resolved and charts.engines:
-            self._charts[name] = charts
-
-    def charts_of(self, name: str) -> Charts | None:
-        return self._charts.get(name)
+                self.charts.pop(oldest, None)
 
     def find(self, name: str) -> Incident | None:
         return self._open.get(name) or self._resolved.get(name)
@@ -321,9 +315,9 @@ class Board:
             self.incidents.take(entry.incidents, event)
             if not incident.open:
                 charts = _charts(entry, incident)
-                first = islice(charts.engines.items(), FROZEN_ENGINES_MAX)
-                frozen = {name: ring.frozen() for name, ring in first}
-                self.incidents.keep_charts(incident.id, changed(charts, engines=frozen))
+                first = dict(islice(charts.engines.items(), FROZEN_ENGINES_MAX))
+                if first:
+                    self.incidents.charts[incident.id] = changed(charts, engines=deepcopy(first))
             entry.revision += 1
             if incident.target in self._targets:
                 self.listeners.mark("targets", incident.target)
@@ -333,7 +327,7 @@ class Board:
         entry = self.entry(incident.target)
         if incident.open and entry is not None:
             return _charts(entry, incident)
-        kept = self.incidents.charts_of(incident.id)
+        kept = self.incidents.charts.get(incident.id)
         return kept or Charts(incident.resolved_t or incident.updated_t, SPANS[0], {})
 
     def entry(self, name: str) -> TargetEntry | None:

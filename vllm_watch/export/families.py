@@ -6,15 +6,13 @@
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from operator import attrgetter
 from typing import TypeVar
 
 from vllm_watch import __version__
-from vllm_watch.board.board import Board
-from vllm_watch.board.health import NotifierHealth
 from vllm_watch.export.engine_families import ENGINE_FAMILIES, TOTAL_FAMILIES
-from vllm_watch.export.family import Family, Series, by_label, is_set, one_hot, optional, rows
+from vllm_watch.export.family import Family, by_label, is_set, one_hot, optional, rows
 from vllm_watch.export.gpu_families import GPU_FAMILIES
 from vllm_watch.export.target_families import (
     INCIDENT_FAMILIES,
@@ -71,33 +69,21 @@ STORE_FAMILIES: tuple[Family, ...] = (
 )  # fmt: skip
 
 
-def _outcomes(board: Board) -> Series:
-    return [
-        ((name, outcome), count)
-        for name, health in sorted(board.notifiers.items())
-        for outcome, count in health.outcomes.items()
-    ]
-
-
-def _by_notifier(value: Callable[[NotifierHealth], float | None]) -> Callable[[Board], Series]:
-    return lambda board: [
-        ((name,), value(health)) for name, health in sorted(board.notifiers.items())
-    ]
-
-
+_of_notifier = rows("vllm_watch_", "notifier")
 _NO_NOTIFIER = "Absent if no notifier is configured."
 
 NOTIFIER_FAMILIES: tuple[Family, ...] = (
-    _counter("notifications_total",
-             "Messages by outcome: sent, failed (one try, which is repeated), and dropped (too old, too many, "
-             "or refused).", _NO_NOTIFIER, labels=("notifier", "outcome"), series=_outcomes),
-    _gauge("notifications_queue_length", "Messages that wait to be sent.", _NO_NOTIFIER, labels=("notifier",),
-           series=_by_notifier(lambda health: health.queue)),
-    _gauge("notifier_failing", "1 if the last try failed, else 0.", _NO_NOTIFIER + " Absent until the first try.",
-           labels=("notifier",), series=_by_notifier(lambda health: None if health.ok is None else int(not health.ok))),
-    _gauge("notifications_last_success_timestamp_seconds", "Unix time of the last delivered message.",
-           _NO_NOTIFIER + " Absent until one was, since the watcher began.", labels=("notifier",),
-           series=_by_notifier(lambda health: health.last_success_timestamp_seconds)),
+    rows("vllm_watch_", "notifier", "counter")(
+        "notifications_total",
+        "Messages by outcome: sent, failed (one try, which is repeated), and dropped (too old, too many, "
+        "or refused).", _NO_NOTIFIER, labels=("outcome",),
+        series=lambda health: [((outcome,), count) for outcome, count in health.outcomes.items()]),
+    _of_notifier("notifications_queue_length", "Messages that wait to be sent.", _NO_NOTIFIER, value=attrgetter("queue")),
+    _of_notifier("notifier_failing", "1 if the last try failed, else 0.", _NO_NOTIFIER + " Absent until the first try.",
+                 value=lambda health: None if health.ok is None else int(not health.ok)),
+    _of_notifier("notifications_last_success_timestamp_seconds", "Unix time of the last delivered message.",
+                 _NO_NOTIFIER + " Absent until one was, since the watcher began.",
+                 value=attrgetter("last_success_timestamp_seconds")),
 )  # fmt: skip
 
 RESTART_WATCHER_FAMILIES: tuple[Family, ...] = (

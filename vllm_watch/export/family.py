@@ -6,12 +6,13 @@ from operator import attrgetter
 from typing import Any, Literal
 
 Kind = Literal["gauge", "counter", "summary", "histogram", "info"]
-Scope = Literal["watcher", "target", "incidents", "engine", "source", "gpu"]
+Scope = Literal["watcher", "notifier", "target", "incidents", "engine", "source", "gpu"]
 Series = Iterable[tuple[tuple[str, ...], float | None]]  # label values → value
 
 # Scope → labels of every series.
 SCOPE_LABELS: Mapping[Scope, tuple[str, ...]] = {
     "watcher": (),
+    "notifier": ("notifier",),
     "target": ("target",),
     "incidents": ("target",),  # a target or the watcher
     "engine": ("target", "engine", "model_name"),

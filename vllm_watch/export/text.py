@@ -91,9 +91,10 @@ def _rows(board: Board) -> dict[Scope, Rows]:
         for entry in (board.own, board.host)
         if any(entry.incidents.opened.values())
     ]
+    notifiers = [(_label("notifier", name), health) for name, health in sorted(board.notifiers.items())]  # fmt: skip
     return {
-        "watcher": [("", board)], "target": targets, "incidents": [*targets, *shared], "engine": engines, "source": sources,
-        "gpu": _gpu_rows(board),
+        "watcher": [("", board)], "notifier": notifiers, "target": targets, "incidents": [*targets, *shared], "engine": engines,
+        "source": sources, "gpu": _gpu_rows(board),
     }  # fmt: skip
 
 

@@ -48,7 +48,6 @@ class Events:
         self._queue: asyncio.Queue[tuple[IncidentEvent, Pod]] = asyncio.Queue(QUEUE_MAX)
         self._reported: dict[str, tuple[str, str]] = {}  # incident id → cause, severity
         self._failing: str | None = None
-        self._task = asyncio.create_task(self._run(), name=f"events {settings.name}")
 
     def put(self, event: IncidentEvent, targets: Iterable[Target]) -> None:
         incident = event.incident
@@ -68,11 +67,7 @@ class Events:
             except asyncio.QueueFull:
                 self._say(DROPPED, self._failing)
 
-    async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _run(self) -> None:
+    async def run(self) -> None:
         while True:
             event, pod = await self._queue.get()
             for number in range(TRIES_MAX):

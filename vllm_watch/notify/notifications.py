@@ -36,7 +36,7 @@ STOP_SECONDS = 2.0
 @dataclass(slots=True)
 class _Running:
     made_of: tuple[object, ...]
-    delivery: Delivery
+    sink: Delivery | Events
     task: asyncio.Task[None]
 
 
@@ -57,7 +57,6 @@ class Notifications:
         self._ledger = ledger
         self._tools = tools or Tools()
         self._running: dict[str, _Running] = {}
-        self._events: dict[str, tuple[KubernetesEvents, Events]] = {}
         self._pruned_s = time.monotonic()
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -71,17 +70,13 @@ class Notifications:
         self._settings = settings
         self._alerts.unreadable_seconds = settings.unreadable_seconds
         links = Links(settings.page_url, settings.runbooks_url)
-        wanted = {name: each for _, name, each in settings.each()}
-        changed = [n for n, old in self._running.items() if old.made_of != (wanted.get(n), links)]
+        wanted = {name: _made_of(each, links) for _, name, each in settings.each()}
+        changed = [n for n, old in self._running.items() if old.made_of != wanted.get(n)]
         await self._end(*(self._running.pop(name) for name in changed))
-        for name, (made_from, sink) in list(self._events.items()):
-            if made_from != wanted.get(name):
-                del self._events[name]
-                await sink.close()
         for name in self._board.notifiers.keys() - wanted:
             del self._board.notifiers[name]
         for kind, name, each in settings.each():
-            if name not in {*self._running, *self._events}:
+            if name not in self._running:
                 known = self._board.notifiers.get(name)
                 if known is None or known.kind != kind:
                     known = self._board.notifiers[name] = NotifierHealth(kind)
@@ -91,14 +86,15 @@ class Notifications:
     def _begin(
         self, name: str, settings: AnyNotifier, links: Links, health: NotifierHealth
     ) -> None:  # fmt: skip
+        sink: Delivery | Events
         if isinstance(settings, KubernetesEvents):
-            self._events[name] = settings, Events(settings, self._tools, health)
-            return
-        notifier = kinds.make(settings, self._tools)
-        delivery = Delivery(settings, notifier, self._ledger, links, health)
-        health.queue = delivery.queue
-        task = asyncio.create_task(delivery.run(), name=f"notify {name}")
-        self._running[name] = _Running((settings, links), delivery, task)
+            sink = Events(settings, self._tools, health)
+        else:
+            notifier = kinds.make(settings, self._tools)
+            sink = Delivery(settings, notifier, self._ledger, links, health)
+            health.queue = sink.queue
+        task = asyncio.create_task(sink.run(), name=f"notify {name}")
+        self._running[name] = _Running(_made_of(settings, links), sink, task)
 
     def _check(self) -> None:
         for kind, name, settings in self._settings.each():
@@ -114,7 +110,6 @@ class Notifications:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self._end(*self._running.values())
-        await asyncio.gather(*(sink.close() for _, sink in self._events.values()))
         await self._ledger.flush()
 
     async def _end(self, *running: _Running) -> None:
@@ -127,8 +122,9 @@ class Notifications:
         for event in events:
             names = (event.incident.target, *event.incident.concerns)
             targets = [self._board.targets[n].target for n in names if n in self._board.targets]
-            for _, sink in self._events.values():
-                sink.put(event, targets)
+            for running in self._running.values():
+                if isinstance(running.sink, Events):
+                    running.sink.put(event, targets)
             self._woken.set()
 
     async def _run(self) -> None:
@@ -152,7 +148,12 @@ class Notifications:
         here = {each.id for each in alerts}
         for name, running in self._running.items():
             gone = (self._alerts.ended(each) for each in lasting[name] if each.id not in here)
-            running.delivery.offer((*alerts, *(each for each in gone if each is not None)), now_t)
+            if isinstance(running.sink, Delivery):
+                running.sink.offer((*alerts, *(each for each in gone if each is not None)), now_t)
         if time.monotonic() - self._pruned_s >= PRUNE_SECONDS:
             self._pruned_s = time.monotonic()
             self._ledger.prune(here, self._running, now_t)
+
+
+def _made_of(settings: AnyNotifier, links: Links) -> tuple[object, ...]:
+    return (settings,) if isinstance(settings, KubernetesEvents) else (settings, links)
