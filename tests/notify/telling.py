@@ -15,8 +15,7 @@ from vllm_watch.notify.base import Tools
 from vllm_watch.notify.delivery import Delivery
 from vllm_watch.notify.kinds import make
 from vllm_watch.notify.ledger import Ledger
-from vllm_watch.notify.words import Links
-from vllm_watch.settings.notifications import WebhookNotifier
+from vllm_watch.settings.notifications import NotificationsSettings, WebhookNotifier
 from vllm_watch.state.ledger import LedgerTable
 from vllm_watch.state.worker import Worker
 
@@ -122,7 +121,7 @@ class Desk:
             settings,
             make(settings, Tools()),
             self.ledger,
-            Links("https://watch.example/"),
+            NotificationsSettings(page_url="https://watch.example/"),
             self,
         )
 

@@ -152,7 +152,9 @@ def _service(url: str) -> "NotifyBase | None":
 
 def _notify(service: "NotifyBase", message: Message) -> bool:
     """Send Markdown, which apprise converts. Services that accept only plain text get plain text."""
-    formats = {str(getattr(each, "value", each)) for each in _several(service.notify_format)}
+    taken: Any = service.notify_format
+    several = taken if isinstance(taken, tuple | list) else (taken,)
+    formats = {str(getattr(each, "value", each)) for each in several}
     plain = formats == {"text"}
     done = message.phase == "resolved"
     return bool(service.notify(
@@ -160,10 +162,6 @@ def _notify(service: "NotifyBase", message: Message) -> bool:
         body_format="text" if plain else "markdown",
         notify_type="success" if done else _TYPES.get(message.severity, "info"),
     ))  # fmt: skip
-
-
-def _several(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, tuple | list) else (value,)
 
 
 class _LogCapture(logging.Handler):

@@ -14,8 +14,8 @@ from vllm_watch.notify.alert import Alert, Notification
 from vllm_watch.notify.base import Notifier, Sent
 from vllm_watch.notify.ledger import Ledger
 from vllm_watch.notify.policy import Batch
-from vllm_watch.notify.words import Links, message
-from vllm_watch.settings.notifications import NotifierSettings
+from vllm_watch.notify.words import message
+from vllm_watch.settings.notifications import NotificationsSettings, NotifierSettings
 
 _log = structlog.get_logger()
 
@@ -36,7 +36,7 @@ class Delivery:
     """Sends the messages of one notifier."""
 
     def __init__(
-        self, settings: NotifierSettings, notifier: Notifier, ledger: Ledger, links: Links, health: NotifierHealth
+        self, settings: NotifierSettings, notifier: Notifier, ledger: Ledger, links: NotificationsSettings, health: NotifierHealth
     ) -> None:  # fmt: skip
         self._settings = settings
         self._name = settings.name

@@ -16,7 +16,6 @@ from vllm_watch.notify.board_alerts import BoardAlerts
 from vllm_watch.notify.delivery import Delivery
 from vllm_watch.notify.kubernetes_events import Events
 from vllm_watch.notify.ledger import Ledger
-from vllm_watch.notify.words import Links
 from vllm_watch.settings.notifications import AnyNotifier, KubernetesEvents, NotificationsSettings
 
 _log = structlog.get_logger()
@@ -69,8 +68,7 @@ class Notifications:
     async def configure(self, settings: NotificationsSettings) -> None:
         self._settings = settings
         self._alerts.unreadable_seconds = settings.unreadable_seconds
-        links = Links(settings.page_url, settings.runbooks_url)
-        wanted = {name: _made_of(each, links) for _, name, each in settings.each()}
+        wanted = {name: _made_of(each, settings) for _, name, each in settings.each()}
         changed = [n for n, old in self._running.items() if old.made_of != wanted.get(n)]
         await self._end(*(self._running.pop(name) for name in changed))
         for name in self._board.notifiers.keys() - wanted:
@@ -80,21 +78,19 @@ class Notifications:
                 known = self._board.notifiers.get(name)
                 if known is None or known.kind != kind:
                     known = self._board.notifiers[name] = NotifierHealth(kind)
-                self._begin(name, each, links, known)
+                self._begin(name, each, known)
         await asyncio.to_thread(self._check)
 
-    def _begin(
-        self, name: str, settings: AnyNotifier, links: Links, health: NotifierHealth
-    ) -> None:  # fmt: skip
+    def _begin(self, name: str, settings: AnyNotifier, health: NotifierHealth) -> None:
         sink: Delivery | Events
         if isinstance(settings, KubernetesEvents):
             sink = Events(settings, self._tools, health)
         else:
             notifier = kinds.make(settings, self._tools)
-            sink = Delivery(settings, notifier, self._ledger, links, health)
+            sink = Delivery(settings, notifier, self._ledger, self._settings, health)
             health.queue = sink.queue
         task = asyncio.create_task(sink.run(), name=f"notify {name}")
-        self._running[name] = _Running(_made_of(settings, links), sink, task)
+        self._running[name] = _Running(_made_of(settings, self._settings), sink, task)
 
     def _check(self) -> None:
         for kind, name, settings in self._settings.each():
@@ -155,5 +151,6 @@ class Notifications:
             self._ledger.prune(here, self._running, now_t)
 
 
-def _made_of(settings: AnyNotifier, links: Links) -> tuple[object, ...]:
-    return (settings,) if isinstance(settings, KubernetesEvents) else (settings, links)
+def _made_of(one: AnyNotifier, links: NotificationsSettings) -> tuple[object, ...]:
+    urls = () if isinstance(one, KubernetesEvents) else (links.page_url, links.runbooks_url)
+    return one, *urls

@@ -15,6 +15,7 @@ from vllm_watch.notify import alert as phases
 from vllm_watch.notify.alert import RESTART, Alert
 from vllm_watch.notify.policy import Batch, Item
 from vllm_watch.samples.target import WATCHER
+from vllm_watch.settings.notifications import NotificationsSettings
 from vllm_watch.story.base import RESTART_RUNBOOK, Story, runbook_path, severity_word, step_of
 from vllm_watch.story.kinds import story_of
 from vllm_watch.support.redaction import beginning, redacted
@@ -47,14 +48,6 @@ _MARKS = re.compile(r"([\\`*_\[\]<>#|~&])")
 _MENTION = re.compile(r"@(?=\w)")
 
 
-@dataclass(frozen=True, slots=True)
-class Links:
-    """Links in messages."""
-
-    page_url: str | None = None
-    runbooks_url: str | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """One message as text and JSON, with an idempotency key."""
@@ -68,13 +61,17 @@ class Message:
     payload: Mapping[str, Any]
 
 
-def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> Message:
+def message(
+    key: str, batch: Batch, links: NotificationsSettings, *, dropped: int, t: float
+) -> Message:
     """Return the message. `dropped` is the number of alerts that could not be sent."""
     shown = tuple(_without_secrets(each) for each in batch.items[:ITEMS_SHOWN])
     batch = replace(batch, items=(*shown, *batch.items[ITEMS_SHOWN:]))
     first = batch.items[0]
     title = clean(_title(batch), TITLE_MAX)
-    paragraphs = _paragraphs(batch, links, dropped)
+    paragraphs = _one(batch.items[0], links) if len(batch.items) == 1 else _many(batch, links)
+    if dropped:
+        paragraphs.append([f"{dropped} alerts could not be sent here since the last message."])
     return Message(
         key=key, phase="digest" if batch.digest else first.phase, severity=batch.severity,
         title=title,
@@ -110,7 +107,7 @@ def trial_incident(what: str, t: float) -> Incident:
     )  # fmt: skip
 
 
-def trial_message(name: str, links: Links, t: float) -> Message:
+def trial_message(name: str, links: NotificationsSettings, t: float) -> Message:
     """Return a test message."""
     alert = Alert(incident=trial_incident(f"the notifier {name}", t))
     batch = Batch(items=(Item(phase=TEST, alert=alert),))
@@ -163,14 +160,7 @@ def _counts(items: Sequence[Item]) -> str:
 # A paragraph is a list of lines; "- " begins an item.
 
 
-def _paragraphs(batch: Batch, links: Links, dropped: int) -> list[list[str]]:
-    found = _one(batch.items[0], links) if len(batch.items) == 1 else _many(batch, links)
-    if dropped:
-        found.append([f"{dropped} alerts could not be sent here since the last message."])
-    return found
-
-
-def _one(item: Item, links: Links) -> list[list[str]]:
+def _one(item: Item, links: NotificationsSettings) -> list[list[str]]:
     alert, incident = item.alert, item.alert.incident
     found = [[_sentence(item)]]
     evidence = [f"- {each.text}" for each in incident.evidence_for]
@@ -192,7 +182,7 @@ def _one(item: Item, links: Links) -> list[list[str]]:
     return [*found, *([last] if last else [])]
 
 
-def _many(batch: Batch, links: Links) -> list[list[str]]:
+def _many(batch: Batch, links: NotificationsSettings) -> list[list[str]]:
     first, count = batch.items[0], len(batch.items)
     alert, incident = first.alert, first.alert.incident
     what = _counts(batch.items) if batch.digest else _story(incident).title_of(incident.cause)
@@ -245,7 +235,7 @@ def first_step(alert: Alert) -> str:
     )
 
 
-def runbook(alert: Alert, links: Links) -> str:
+def runbook(alert: Alert, links: NotificationsSettings) -> str:
     """Return the runbook's URL: under runbooks_url, else in the daemon, else in the repository."""
     found = RESTART_RUNBOOK if alert.about == RESTART else _story(alert.incident).runbook
     if links.runbooks_url is None and links.page_url is not None:
@@ -276,7 +266,7 @@ def _marked(line: str) -> str:
 
 
 def _payload(
-    key: str, batch: Batch, title: str, paragraphs: Sequence[Sequence[str]], links: Links,
+    key: str, batch: Batch, title: str, paragraphs: Sequence[Sequence[str]], links: NotificationsSettings,
     dropped: int, t: float,
 ) -> dict[str, Any]:  # fmt: skip
     first = batch.items[0]
