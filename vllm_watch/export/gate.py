@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from vllm_watch.board.board import TargetEntry
+from vllm_watch.board.restarts import Probes
 from vllm_watch.export.answers import TimedResponse, refusal
 from vllm_watch.export.callers import is_proxied, is_this_host
 from vllm_watch.export.status import to_json
@@ -26,18 +27,6 @@ WORDS = {"liveness": "kill", "readiness": "no"}
 _ASKED = re.compile(r"[0-9A-Za-z.-]{0,40}")
 _STARTED_MAX = 1e11
 _NAME_SECONDS = 1.0  # for resolving the engine's name; a probe waits 2 s
-
-
-class Probes(Protocol):
-    """Times of a target's probes."""
-
-    @property
-    def liveness_asked_seconds(self) -> float | None:
-        """Return the seconds since the last liveness probe, or None."""
-
-    @property
-    def starts(self) -> tuple[float, ...]:
-        """Return the start times of containers that probed lately, in Unix seconds."""
 
 
 class Gatekeeper(Protocol):

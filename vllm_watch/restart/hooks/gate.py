@@ -8,9 +8,10 @@ from contextlib import suppress
 
 import aiohttp
 
+from vllm_watch.board.restarts import Probes
 from vllm_watch.clients import http_answer
 from vllm_watch.errors import HookError
-from vllm_watch.restart.gates import ASKED_SECONDS, SAME_START_SECONDS, Gates, Probes
+from vllm_watch.restart.gates import ASKED_SECONDS, SAME_START_SECONDS, Gates
 from vllm_watch.restart.hooks import base
 from vllm_watch.settings.hooks import GateHook
 from vllm_watch.support import json_text
