@@ -1,6 +1,7 @@
 """The read-only HTTP routes and the reload."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from math import isfinite, nan
 
@@ -11,7 +12,6 @@ from vllm_watch.board.history import SPANS
 from vllm_watch.errors import WatchError
 from vllm_watch.export.answers import answer, json_answer, refusal
 from vllm_watch.export.auth import Auth, Guarded
-from vllm_watch.export.callers import is_this_host
 from vllm_watch.export.status import Status, to_json
 from vllm_watch.export.text import (
     OPENMETRICS_TYPE,
@@ -57,7 +57,7 @@ class Api:
         self._reload = reload
         self._recording = recording
         self._journal = journal
-        self._reloading = Guarded(auth, "reload", self._reload_for, _on_this_host)
+        self._reloading = Guarded(auth, "reload", self._reload_for, "any user of this host")
         self._own = own_metrics()
 
     def routes(self) -> list[web.RouteDef]:
@@ -174,10 +174,6 @@ class Api:
         return await json_answer(request, await asyncio.to_thread(to_json, told))
 
 
-def _on_this_host(request: web.Request) -> str | None:
-    return "any user of this host" if is_this_host(request) else None
-
-
 def _no_target(name: str) -> web.Response:
     return refusal(404, f"There is no target {name[:100]!r}", "See /api/v1/status for the targets")
 
@@ -198,10 +194,11 @@ def _number(text: str, most: float) -> float | None:
 async def _download(
     request: web.Request, target: str, chunks: AsyncIterator[bytes]
 ) -> web.StreamResponse:
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", target)[:100]
     response = web.StreamResponse(
         headers={
             "Content-Type": "application/gzip",
-            "Content-Disposition": f'attachment; filename="{_file_name(target)}.jsonl.gz"',
+            "Content-Disposition": f'attachment; filename="{name}.jsonl.gz"',
         }
     )
     try:
@@ -234,7 +231,3 @@ def _cut_off(request: web.Request) -> None:
     """Abort the connection, so that the client does not take the download as complete."""
     if request.transport is not None:
         request.transport.abort()
-
-
-def _file_name(target: str) -> str:
-    return "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in target)[:100]

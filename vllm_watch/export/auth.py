@@ -16,6 +16,7 @@ import structlog
 from aiohttp import web
 
 from vllm_watch.export.answers import refusal
+from vllm_watch.export.callers import is_this_host
 from vllm_watch.settings.stages import TokenSettings
 from vllm_watch.support.token_file import TOKEN_BYTES_MAX, Caller, TokenFile
 
@@ -37,8 +38,6 @@ ANSWER_SECONDS = 30.0
 """Maximum seconds for a change, enough for the restart guard's checks and lock."""
 
 Handle = Callable[[web.Request, Caller], Awaitable[web.StreamResponse]]
-Known = Callable[[web.Request], str | None]
-"""Returns the name of a caller that needs no token, else None."""
 
 
 class Auth:
@@ -136,7 +135,7 @@ class Guarded:
     auth: Auth
     right: str
     inner: Handle
-    known: Known | None = None
+    of_this_host: str | None = None  # the actor, if callers on this host need no token
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         source = request.remote or "unknown"
@@ -159,10 +158,9 @@ class Guarded:
         return response
 
     def _actor(self, request: web.Request) -> str | web.Response:
-        if "Authorization" not in request.headers or not self.auth.exists:
-            known = None if self.known is None else self.known(request)
-            if known is not None:
-                return self.auth.too_fast(known, self.right) or known
+        no_token = "Authorization" not in request.headers or not self.auth.exists
+        if no_token and self.of_this_host is not None and is_this_host(request):
+            return self.auth.too_fast(self.of_this_host, self.right) or self.of_this_host
         if not self.auth.exists:
             return refusal(403, f"{request.remote} may not {self.right}",
                            "Ask from the watcher's own host, send SIGHUP, or configure api.tokens")  # fmt: skip

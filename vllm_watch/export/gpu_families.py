@@ -63,17 +63,12 @@ def distinct_holders(processes: tuple[ProcessSample, ...]) -> list[ProcessSample
     return sorted(by_pid.values(), key=lambda p: (-1 if p.used_bytes is None else p.used_bytes, -p.pid), reverse=True)  # fmt: skip
 
 
-def verdicts_by_pid(judged: GpuHolders | None) -> dict[int, str]:
-    """Return the verdicts by PID."""
-    holders = judged.holders if judged is not None else None
-    return {each.process.pid: each.judged.verdict for each in holders or ()}
-
-
 def _holders(row: GpuRow) -> Series | None:
     if row.gpu.processes is None:
         return None
     holders = [p for p in distinct_holders(row.gpu.processes) if p.used_bytes is not None]
-    verdicts = verdicts_by_pid(row.judged)
+    judged = row.judged.holders if row.judged is not None else None
+    verdicts = {each.process.pid: each.judged.verdict for each in judged or ()}
     series: list[tuple[tuple[str, ...], float | None]] = []
     for p in holders[:HOLDERS_MAX]:
         verdict, uid = verdicts.get(p.pid, UNKNOWN), "" if p.uid is None else str(p.uid)

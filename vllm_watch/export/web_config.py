@@ -82,7 +82,11 @@ class WebConfig:
 
     def look(self) -> None:
         """Apply changed files. Blocks on the disk."""
-        if self._path is None or (self._accepted and self._stamp_now() == self._seen):
+        if self._path is None or self.health is None:
+            return
+        # A refused configuration is read again at each check.
+        now = _stamp((self._path, *self._used.settings.files))
+        if self.health.problem is None and now == self._seen:
             return
         try:
             found = _load(self._path)
@@ -92,11 +96,6 @@ class WebConfig:
         else:
             self._use(found)
             _log.info("web_config_reloaded", file=str(self._path))
-
-    @property
-    def _accepted(self) -> bool:
-        """False after a refused configuration, which is read again at each check."""
-        return self.health is None or self.health.problem is None
 
     def _use(self, found: _Used) -> None:
         self._used, self._seen = found, found.stamp
@@ -108,10 +107,6 @@ class WebConfig:
         if self.health is not None and self.health.problem != error.cause:
             self.health.problem, self.health.remedy = error.cause, error.remedy
             _log.error("web_config_not_usable", cause=error.cause, remedy=error.remedy)
-
-    def _stamp_now(self) -> _Stamp:
-        assert self._path is not None  # noqa: S101
-        return _stamp((self._path, *self._used.settings.files))
 
 
 def _load(path: Path) -> _Used:
@@ -140,7 +135,7 @@ def _refuse_less(used: _Used, found: _Used) -> None:
 
 
 def _stamp(files: tuple[Path, ...]) -> _Stamp:
-    return tuple(_stamp_of(file) for file in files)
+    return tuple(map(_stamp_of, files))
 
 
 def _stamp_of(file: Path) -> tuple[int, int, int] | None:
