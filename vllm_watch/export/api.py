@@ -133,10 +133,9 @@ class Api:
                 return _no_incident(incident)
             return await json_answer(request, found)
         target, engine = request.query.get("target", ""), request.query.get("engine")
-        seconds = _number(request.query.get("seconds", "600"), SPANS[-1])
-        if seconds is None:
-            return refusal(400, f"seconds={request.query['seconds'][:100]!r} is not a number above 0 and up to {SPANS[-1]:g}",
-                           "Ask for seconds=3600")  # fmt: skip
+        seconds = _number(request, "seconds", "600", SPANS[-1], "Ask for seconds=3600")
+        if isinstance(seconds, web.Response):
+            return seconds
         found = self._status.history(target, engine, seconds)
         if found is None:
             return _no_target(target) if engine is None else refusal(
@@ -151,10 +150,9 @@ class Api:
             return _no_target(target)
         if self._recording is None:
             return refusal(404, "The flight recorder is off", "Turn it on in the configuration")
-        minutes = _number(request.query.get("minutes", "10"), MINUTES_MAX)
-        if minutes is None:
-            return refusal(400, f"minutes={request.query['minutes'][:100]!r} is not a number above 0 and up to {MINUTES_MAX:g}",
-                           "Ask for minutes=10")  # fmt: skip
+        minutes = _number(request, "minutes", "10", MINUTES_MAX, "Ask for minutes=10")
+        if isinstance(minutes, web.Response):
+            return minutes
         return await _download(request, target, self._recording(target, minutes))
 
     async def journal(self, request: web.Request) -> web.StreamResponse:
@@ -183,12 +181,18 @@ def _no_incident(name: str) -> web.Response:
     return refusal(404, cause, "See /api/v1/incidents for those that are known")
 
 
-def _number(text: str, most: float) -> float | None:
+def _number(
+    request: web.Request, key: str, usual: str, most: float, remedy: str
+) -> float | web.Response:
+    text = request.query.get(key, usual)
     try:
         number = float(text)
     except ValueError:
-        return None
-    return number if 0 < number <= most else None
+        number = nan
+    if 0 < number <= most:
+        return number
+    cause = f"{key}={text[:100]!r} is not a number above 0 and up to {most:g}"
+    return refusal(400, cause, remedy)
 
 
 async def _download(

@@ -10,6 +10,8 @@ from vllm_watch.signals.totals import BOUNDS
 _PREFIX = "vllm_watch_engine_"
 _row = rows(_PREFIX, "engine")
 _counter = rows(_PREFIX, "engine", "counter")
+_summary = rows(_PREFIX, "engine", "summary")
+_histogram = rows(_PREFIX, "engine", "histogram")
 _WINDOW = "over the signal window"
 _NO_STEPS = "Absent while the engine makes no steps, on vLLM V0 before 0.6.4, and without iteration_tokens_total."
 _DOWN = "Absent while the engine cannot be read."
@@ -21,12 +23,9 @@ def _gauge(attribute: str, help_: str, absent: str = _DOWN) -> Family:
 
 def _latency(attribute: str, what: str, lacks: str) -> Family:
     # Sum and count would not cover the window.
-    return Family(
-        name=_PREFIX + attribute, kind="summary", scope="engine", labels=("quantile",),
-        help=f"{what}, in seconds: quantiles over the signal window.",
-        absent=f"Absent when nothing was observed in the window. {lacks}",
-        series=quantiles(attribute),
-    )  # fmt: skip
+    help_ = f"{what}, in seconds: quantiles over the signal window."
+    absent = f"Absent when nothing was observed in the window. {lacks}"
+    return _summary(attribute, help_, absent, labels=("quantile",), series=quantiles(attribute))
 
 
 def _reasons(attribute: str, help_: str, absent: str, label: str = "reason") -> Family:
@@ -121,9 +120,9 @@ def _total(attribute: str, what: str) -> Family:
 
 
 def _total_histogram(name: str, attribute: str, what: str) -> Family:
-    return Family(
-        name=f"{_PREFIX}{name}_seconds", kind="histogram", scope="engine", help=f"{what}, in seconds, {_SINCE_FIRST_SEEN}.",
-        absent=_NOT_EXPORTED, bounds=BOUNDS[attribute], histogram=attrgetter(f"totals.{attribute}"),
+    return _histogram(
+        f"{name}_seconds", f"{what}, in seconds, {_SINCE_FIRST_SEEN}.", _NOT_EXPORTED,
+        bounds=BOUNDS[attribute], histogram=attrgetter(f"totals.{attribute}"),
     )  # fmt: skip
 
 

@@ -6,9 +6,7 @@
 import re
 import sys
 from collections import Counter
-from collections.abc import Hashable
 from operator import attrgetter
-from typing import TypeVar
 
 from vllm_watch import __version__
 from vllm_watch.export.engine_families import ENGINE_FAMILIES, TOTAL_FAMILIES
@@ -142,7 +140,6 @@ Query and alert on these metric families of `/metrics`. Their HELP texts have de
 sums, the rest as gauges. Latency histograms are also pushed as `gen_ai.server.request.duration`, `gen_ai.server.time_to_first_token` and
 `gen_ai.server.time_per_output_token`. It needs `pip install 'vllm-watch[otlp]'`.
 """
-_Value = TypeVar("_Value", bound=Hashable)
 _USUAL = 3
 _CLAUSE = re.compile(r"(?<=[.)]) (?=[A-Z])|[,:] 1 for the|; (?![^(]*\))|: (?=the w)")
 _OF_ALL = re.compile(
@@ -164,20 +161,10 @@ def markdown() -> str:
 
 
 def _section(title: str, families: tuple[Family, ...]) -> str:
-    labels = _usual([family.all_labels for family in families])
-    usual = f"Labels: {_quoted(labels)}.\n\n" if labels else ""
-    return "".join(
-        [f"\n## {title}\n\n", usual, *(_row(family, labels or ()) for family in families)]
-    )
-
-
-def _usual(values: list[_Value]) -> _Value | None:
-    value, times = Counter(values).most_common(1)[0]
-    return value if times >= _USUAL and value else None
-
-
-def _quoted(labels: tuple[str, ...]) -> str:
-    return ", ".join(f"`{label}`" for label in labels)
+    labels, times = Counter(family.all_labels for family in families).most_common(1)[0]
+    labels = labels if times >= _USUAL else ()
+    usual = f"Labels: {', '.join(f'`{label}`' for label in labels)}.\n\n" if labels else ""
+    return "".join([f"\n## {title}\n\n", usual, *(_row(family, labels) for family in families)])
 
 
 def _row(family: Family, labels: tuple[str, ...]) -> str:

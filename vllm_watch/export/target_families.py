@@ -15,7 +15,10 @@ _gauge = rows("vllm_watch_target_", "target")
 _info = rows("vllm_watch_target_", "target", "info")
 _NOT_YET = "Absent until the first scrape of the target."
 _NO_PROCESS = "Absent if vLLM does not export process_*: V0 from 0.5.5, several API servers."
-_NO_SIGHT = "Absent until enough scrapes have shown the target's exports."
+_detector = partial(
+    rows("vllm_watch_detector_", "target"), labels=("detector",), few=True,
+    absent="Absent until enough scrapes have shown the target's exports.",
+)  # fmt: skip
 
 _outcome = one_hot("outcome", OUTCOMES)
 
@@ -73,17 +76,10 @@ TARGET_FAMILIES: tuple[Family, ...] = (
            _NO_PROCESS, value=optional("signals.process_start_time")),
     _gauge("unknown_families", "Families of vLLM on the target's /metrics that this version of vllm-watch does not know.",
            "Absent while /metrics cannot be read.", value=_families_unknown),
-    Family(
-        name="vllm_watch_detector_blind", kind="gauge", scope="target", labels=("detector",),
-        help="1 if the detector lacks a required signal on this target and so cannot find anything, else 0; "
-             "/api/v1/status and the page name the missing signal and the fix.",
-        absent=_NO_SIGHT, series=partial(_sight, "blind"), few=True,
-    ),
-    Family(
-        name="vllm_watch_detector_partly_blind", kind="gauge", scope="target", labels=("detector",),
-        help="1 if the detector finds less, or later, because this target lacks some data, else 0.",
-        absent=_NO_SIGHT, series=partial(_sight, "partly"), few=True,
-    ),
+    _detector("blind", "1 if the detector lacks a required signal on this target and so cannot find anything, else 0; "
+              "/api/v1/status and the page name the missing signal and the fix.", series=partial(_sight, "blind")),
+    _detector("partly_blind", "1 if the detector finds less, or later, because this target lacks some data, else 0.",
+              series=partial(_sight, "partly")),
 )  # fmt: skip
 
 
@@ -125,10 +121,9 @@ INCIDENT_FAMILIES: tuple[Family, ...] = (
     _incident("restart_advised",
               "1 if a restart is known to cure the cause of the incident of vllm_watch_incident_open, else 0.", _NONE_OPEN,
               series=_open(lambda each: int(each.restart_advised), max)),
-    Family(
-        name="vllm_watch_incidents_total", kind="counter", scope="incidents", labels=("kind",),
-        help="Incidents of this kind that were opened, including closed ones.", series=by_label("incidents.opened"),
-    ),
+    rows("vllm_watch_incidents_", "incidents", "counter")(
+        "total", "Incidents of this kind that were opened, including closed ones.",
+        labels=("kind",), series=by_label("incidents.opened")),
 )  # fmt: skip
 
 

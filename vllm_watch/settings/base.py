@@ -127,10 +127,6 @@ def _resolved(value: Path, info: ValidationInfo) -> Path:
     return value if folder is None else Path(folder, value.expanduser())
 
 
-def _resolved_pattern(value: str, info: ValidationInfo) -> str:
-    return str(_resolved(Path(value), info))
-
-
 def _http_url(value: Any) -> Any:
     if not isinstance(value, str) or not re.match(r"https?://[^/?#]", value):
         raise problem(
@@ -167,4 +163,6 @@ Switch = Annotated[
 ]
 # Paths are relative to the configuration file's folder.
 FilePath = Annotated[Path, AfterValidator(_resolved)]
-FilePattern = Annotated[str, Field(min_length=1), AfterValidator(_resolved_pattern)]
+FilePattern = Annotated[
+    str, Field(min_length=1), AfterValidator(lambda value, info: str(_resolved(Path(value), info)))
+]

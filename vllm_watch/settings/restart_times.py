@@ -133,10 +133,6 @@ def _moment(value: Any) -> Any:
         raise problem(f"{quoted(value)} is not a date and time", remedy) from None
 
 
-def _with_zone(value: datetime) -> datetime:
-    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-
-
 def _window(value: str) -> str:
     try:
         parse_window(value)
@@ -165,7 +161,11 @@ def _cron(value: str) -> str:
 Cron = Annotated[str, Field(max_length=100), AfterValidator(_cron)]
 WindowText = Annotated[str, AfterValidator(_window)]
 Zone = Annotated[str, AfterValidator(_zone)]
-Moment = Annotated[datetime, BeforeValidator(_moment), AfterValidator(_with_zone)]
+Moment = Annotated[
+    datetime,
+    BeforeValidator(_moment),
+    AfterValidator(lambda t: t if t.tzinfo is not None else t.replace(tzinfo=UTC)),
+]
 
 
 class FreezeSettings(Settings):

@@ -274,12 +274,6 @@ class DiscoverySettings(Sections):
         return bool(self.host or self.file_sd or self.kubernetes)
 
 
-def name_of(url: str) -> str:
-    """Return a name built from the URL's host, port and path."""
-    parts = urlsplit(url)
-    return slug(f"{parts.hostname}-{parts.port or _PORT_OF_SCHEME[parts.scheme]}{parts.path}")
-
-
 def slug(text: str) -> str:
     """Return the text as a name. A long text is cut and ends in a digest."""
     short = re.sub(r"-{2,}", "-", re.sub(r"[^a-z0-9._-]", "-", text.lower())).strip("-._")
@@ -299,8 +293,10 @@ def named(targets: Iterable[TargetConfig], taken: Iterable[str] = ()) -> tuple[T
 def _with_name(target: TargetConfig, used: set[str]) -> TargetConfig:
     name = target.name
     if not name:
-        stem = name_of(target.url)
-        name, number = stem, 2
+        parts = urlsplit(target.url)
+        port = parts.port or _PORT_OF_SCHEME[parts.scheme]
+        name = stem = slug(f"{parts.hostname}-{port}{parts.path}")
+        number = 2
         while name in used:
             name = f"{stem[: _NAME_CHARACTERS_MAX - 6]}-{number}"
             number += 1
