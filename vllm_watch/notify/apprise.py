@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from vllm_watch.errors import WatchError
+from vllm_watch.errors import Finding, WatchError
 from vllm_watch.notify import base
 from vllm_watch.notify.words import Message, clean
 from vllm_watch.settings.notifications import AppriseNotifier
@@ -63,13 +63,13 @@ class Notifier:
             text = f"no answer within {self._settings.timeout_seconds:g} s"
             return base.Sent(outcome=base.UNSURE, text=text)
 
-    def check(self) -> list[base.Finding]:
+    def check(self) -> list[Finding]:
         if importlib.util.find_spec("apprise") is None:
-            return [base.Finding(ok=False, text=MISSING, remedy=INSTALL)]
+            return [Finding(ok=False, text=MISSING, remedy=INSTALL)]
         try:
             urls = self._urls()
         except WatchError as error:
-            return [base.Finding(ok=False, text=error.cause, remedy=error.remedy)]
+            return [Finding(ok=False, text=error.cause, remedy=error.remedy)]
         found = []
         for number, url in enumerate(urls, 1):
             with _LogCapture(urls):
@@ -78,9 +78,9 @@ class Notifier:
             if service is None:
                 text = f"apprise does not accept URL {number} ({name})"
                 remedy = "see https://github.com/caronc/apprise/wiki for the form of each service"
-                found.append(base.Finding(ok=False, text=text, remedy=remedy))
+                found.append(Finding(ok=False, text=text, remedy=remedy))
             else:
-                found.append(base.Finding(ok=True, text=f"URL {number} is for {name}"))
+                found.append(Finding(ok=True, text=f"URL {number} is for {name}"))
         return found
 
     def _send(self, message: Message) -> base.Sent:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from vllm_watch.clients.signed_post import NewSession, new_session
+from vllm_watch.errors import Finding
 from vllm_watch.notify.words import Message
 
 SENT, UNSENT, UNSURE, REFUSED = "sent", "unsent", "unsure", "refused"
@@ -29,15 +30,6 @@ class Sent:
     outcome: str
     text: str  # without secrets
     retry_after_seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """The result of one check of a configuration."""
-
-    ok: bool
-    text: str
-    remedy: str | None = None
 
 
 class Notifier(Protocol):

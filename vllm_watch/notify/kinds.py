@@ -4,9 +4,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from vllm_watch.errors import WatchError
+from vllm_watch.errors import Finding, WatchError
 from vllm_watch.notify import apprise, kubernetes_events, webhook
-from vllm_watch.notify.base import SENT, Finding, Notifier, Tools
+from vllm_watch.notify.base import SENT, Notifier, Tools
 from vllm_watch.notify.words import trial_message
 from vllm_watch.settings.notifications import (
     AnyNotifier,

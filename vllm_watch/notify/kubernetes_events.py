@@ -15,9 +15,9 @@ import structlog
 
 from vllm_watch.board.health import DROPPED, FAILED, SENT, NotifierHealth
 from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, in_cluster
+from vllm_watch.errors import Finding
 from vllm_watch.incidents.incident import OPENED, RESOLVED, UPDATED, Incident, IncidentEvent
 from vllm_watch.notify import base
-from vllm_watch.notify.base import Finding
 from vllm_watch.notify.words import clean, trial_incident
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.notifications import KubernetesEvents
