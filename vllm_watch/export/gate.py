@@ -8,7 +8,7 @@ import asyncio
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -40,46 +40,44 @@ class Gatekeeper(Protocol):
     def probes(self, target: str) -> Probes: ...
 
 
-@dataclass(frozen=True, slots=True)
-class GateApi:
-    """Handlers of the probes' routes."""
+def routes(gatekeeper: Gatekeeper, targets: Mapping[str, TargetEntry]) -> list[web.RouteDef]:
+    """Return the probes' routes."""
+    return [
+        web.get("/gate/{which:liveness|readiness}", partial(_answer, gatekeeper, targets)),
+        web.get("/gate/probes", partial(_probes, gatekeeper, targets)),
+    ]
 
-    gatekeeper: Gatekeeper
-    targets: Mapping[str, TargetEntry]
 
-    def routes(self) -> list[web.RouteDef]:
-        return [
-            web.get("/gate/{which:liveness|readiness}", self._answer),
-            web.get("/gate/probes", self._probes),
-        ]
+async def _answer(
+    gatekeeper: Gatekeeper, targets: Mapping[str, TargetEntry], request: web.Request
+) -> web.StreamResponse:  # fmt: skip
+    target, which = request.query.get("target", ""), request.match_info["which"]
+    if target not in targets:
+        return _not_watched(target)
+    asked = request.query.get("asked", "")
+    if not _ASKED.fullmatch(asked):
+        return refusal(400, "asked is not a short word", "Send letters and digits, or leave it out")
+    meant_t = None
+    if await _is_at_engine(request, targets[target].target.url):
+        meant_t = await gatekeeper.answer(
+            target, which, _unix(request.query.get("started", "")), request.remote or "unknown"
+        )
+    said = "ok" if meant_t is None else f"{WORDS[which]} {meant_t:.0f}"
+    return TimedResponse(text=f"{said} {asked}".strip() + "\n", content_type="text/plain")
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
-        target, which = request.query.get("target", ""), request.match_info["which"]
-        if target not in self.targets:
-            return _not_watched(target)
-        asked = request.query.get("asked", "")
-        if not _ASKED.fullmatch(asked):
-            return refusal(
-                400, "asked is not a short word", "Send letters and digits, or leave it out"
-            )
-        meant_t = None
-        if await _is_at_engine(request, self.targets[target].target.url):
-            meant_t = await self.gatekeeper.answer(
-                target, which, _unix(request.query.get("started", "")), request.remote or "unknown"
-            )
-        said = "ok" if meant_t is None else f"{WORDS[which]} {meant_t:.0f}"
-        return TimedResponse(text=f"{said} {asked}".strip() + "\n", content_type="text/plain")
 
-    async def _probes(self, request: web.Request) -> web.StreamResponse:
-        target = request.query.get("target", "")
-        if target not in self.targets:
-            return _not_watched(target)
-        probes = self.gatekeeper.probes(target)
-        document = {
-            "liveness_asked_seconds": probes.liveness_asked_seconds,
-            "starts": list(probes.starts),
-        }
-        return TimedResponse(body=to_json(document).encode(), content_type="application/json")
+async def _probes(
+    gatekeeper: Gatekeeper, targets: Mapping[str, TargetEntry], request: web.Request
+) -> web.StreamResponse:  # fmt: skip
+    target = request.query.get("target", "")
+    if target not in targets:
+        return _not_watched(target)
+    probes = gatekeeper.probes(target)
+    document = {
+        "liveness_asked_seconds": probes.liveness_asked_seconds,
+        "starts": list(probes.starts),
+    }
+    return TimedResponse(body=to_json(document).encode(), content_type="application/json")
 
 
 async def _is_at_engine(request: web.Request, url: str) -> bool:

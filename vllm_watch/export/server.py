@@ -6,6 +6,7 @@ import hashlib
 import logging
 import socket
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 
 from aiohttp import web
@@ -14,14 +15,13 @@ from aiohttp.typedefs import Handler, Middleware
 
 from vllm_watch.board.board import Board
 from vllm_watch.errors import ServeError
-from vllm_watch.export import operator_api, page_files
+from vllm_watch.export import events, gate, operator_api, page_files
 from vllm_watch.export import public as public_page
 from vllm_watch.export.answers import BODY_BYTES_MAX, HEADERS, answer, errors_as_json, small_bodies
 from vllm_watch.export.api import Api, ReadJournal, Ready, Recording, Reload
 from vllm_watch.export.auth import Auth
 from vllm_watch.export.callers import only_from
-from vllm_watch.export.events import Events
-from vllm_watch.export.gate import GateApi, Gatekeeper
+from vllm_watch.export.gate import Gatekeeper
 from vllm_watch.export.listener import Listener
 from vllm_watch.export.operator_api import Operators, TestNotifier
 from vllm_watch.export.passwords import signed_in
@@ -81,10 +81,10 @@ class Server:
             board, status, ready=ready, reload=reload, recording=recording, journal=journal, auth=auth,
         )  # fmt: skip
         self.routes: tuple[web.RouteDef, ...] = (
-            *api.routes(), *assets(), web.get("/api/v1/events", Events(board, status).handle),
+            *api.routes(), *assets(), web.get("/api/v1/events", partial(events.handle, board, status)),
             *operator_api.routes(auth, operators, test_notifier),
             *(public_page.routes(board) if public else ()),
-            *(() if gatekeeper is None else GateApi(gatekeeper, board.targets).routes()),
+            *(() if gatekeeper is None else gate.routes(gatekeeper, board.targets)),
         )  # fmt: skip
         self._bound: socket.socket | None = None
         self._runner: web.AppRunner | None = None

@@ -158,20 +158,6 @@ def context_of(settings: TlsSettings) -> ssl.SSLContext | None:
         made.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     made.set_ciphers(":".join(settings.ciphers) or _DEFAULT_CIPHERS)
     made.set_alpn_protocols(["http/1.1"])
-    _certify(made, settings)
-    if settings.client_ca_file is not None:
-        try:
-            regular_file.check(settings.client_ca_file)
-            made.load_verify_locations(cafile=settings.client_ca_file)
-        except OSError as error:
-            cause = f"tls_server_config.client_ca_file: {settings.client_ca_file}: {_why(error)}"
-            raise ConfigError(cause, "give CA certificates, in PEM") from None
-        made.verify_mode = _MODES[settings.client_auth_type]
-    return made
-
-
-def _certify(made: ssl.SSLContext, settings: TlsSettings) -> None:
-    assert settings.cert_file is not None and settings.key_file is not None  # noqa: PT018, S101
     try:
         regular_file.check(settings.cert_file)
         regular_file.check(settings.key_file, if_exposed="warned")
@@ -181,6 +167,15 @@ def _certify(made: ssl.SSLContext, settings: TlsSettings) -> None:
         raise ConfigError(f"tls_server_config: {files}: {_why(error)}", _REMEDY) from None
     except ValueError as error:
         raise ConfigError(f"tls_server_config: {settings.key_file}: {error}", _REMEDY) from None
+    if settings.client_ca_file is not None:
+        try:
+            regular_file.check(settings.client_ca_file)
+            made.load_verify_locations(cafile=settings.client_ca_file)
+        except OSError as error:
+            cause = f"tls_server_config.client_ca_file: {settings.client_ca_file}: {_why(error)}"
+            raise ConfigError(cause, "give CA certificates, in PEM") from None
+        made.verify_mode = _MODES[settings.client_auth_type]
+    return made
 
 
 def _why(error: OSError) -> str:
