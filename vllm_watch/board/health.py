@@ -2,9 +2,6 @@
 
 from dataclasses import dataclass, field
 
-# A missing driver is neither an error nor a success.
-_NEITHER = frozenset({"no_driver"})
-
 
 @dataclass(slots=True)
 class SourceHealth:
@@ -24,7 +21,7 @@ class SourceHealth:
         self.calls += 1
         if outcome == "ok":
             self.last_success_timestamp_seconds = at
-        elif outcome not in _NEITHER:
+        elif outcome != "no_driver":  # neither an error nor a success
             self.errors[outcome] = self.errors.get(outcome, 0) + 1
 
 

@@ -2,8 +2,7 @@
 
 from operator import attrgetter
 
-from vllm_watch.export.family import Family, Series, by_label, flag, one_hot, quantiles, rows
-from vllm_watch.signals.records import EngineSignals
+from vllm_watch.export.family import Family, by_label, flag, one_hot, quantiles, rows
 from vllm_watch.signals.state import STATES, health_ratio
 from vllm_watch.signals.totals import BOUNDS
 
@@ -32,17 +31,10 @@ def _reasons(attribute: str, help_: str, absent: str, label: str = "reason") -> 
     return _row(attribute, help_, absent, labels=(label,), series=by_label(attribute))
 
 
-def _state(row: EngineSignals) -> Series | None:
-    return _known_state(row) or _unknown_state
-
-
-_known_state = one_hot("state", STATES)
-_unknown_state: Series = tuple(((s,), int(s == "unknown")) for s in STATES)
-
 ENGINE_FAMILIES: tuple[Family, ...] = (
     _row("state", f"The engine's state: 1 for the state that holds, 0 for the others ({', '.join(STATES)}).",
          "`engine` is empty for a target that shows no engine; then it is the target's own state.",
-         labels=("state",), series=_state, few=True),
+         labels=("state",), series=one_hot("state", STATES, otherwise="unknown"), few=True),
     _row("health_ratio",
          "Health for routers: share of normal capacity, 0 to 1. 1: nothing is wrong with it; between: collapsed, to this share "
          "of its fresh throughput; 0: down, stalled, failing, starting or asleep. Load is not included.",

@@ -83,13 +83,15 @@ def is_set(value: object) -> int:
     return int(value is not None)
 
 
-def one_hot(path: str, words: tuple[str, ...]) -> Callable[[Any], Series | None]:
-    """Return a function that returns one series per word. The current word has the value 1."""
+def one_hot(
+    path: str, words: tuple[str, ...], otherwise: str = ""
+) -> Callable[[Any], Series | None]:
+    """Return a function that returns one series per word. The current word, or `otherwise`, has the value 1."""
     get = attrgetter(path)
     tables: dict[str, Series] = {
         holds: tuple(((word,), 1 if word == holds else 0) for word in words) for holds in words
     }
-    return lambda row: tables.get(get(row))
+    return lambda row: tables.get(get(row), tables.get(otherwise))
 
 
 def by_label(path: str) -> Callable[[Any], Series | None]:

@@ -93,7 +93,7 @@ class Server:
 
     @property
     def scheme(self) -> str:
-        return self._web.scheme
+        return "http" if self._web.context is None else "https"
 
     @property
     def connections(self) -> int:

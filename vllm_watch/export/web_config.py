@@ -64,10 +64,6 @@ class WebConfig:
     def context(self) -> ssl.SSLContext | None:
         return self._used.context
 
-    @property
-    def scheme(self) -> str:
-        return "http" if self.context is None else "https"
-
     def open(self) -> None:
         """Read the file once. Raises ConfigError."""
         if self._path is not None and not self._seen:

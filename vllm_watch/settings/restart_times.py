@@ -32,7 +32,6 @@ class Window:
     days: frozenset[int]  # 0 is Monday
     begin: time
     end: time  # on the next day, unless later than `begin`
-    text: str
 
     def span(self, day: date, zone: tzinfo, *, longer: bool) -> tuple[float, float]:
         last = day if self.end > self.begin else day + timedelta(days=1)
@@ -60,7 +59,7 @@ def parse_window(text: str) -> Window:
     begin, end = _time(match["from"]), _time(match["to"])
     if begin == end and match["to"] != "24:00":
         raise ValueError(f"{text!r} begins when it ends: write 00:00-24:00 for a whole day")
-    return Window(days, begin, end, text.strip())
+    return Window(days, begin, end)
 
 
 def _time(text: str) -> time:
