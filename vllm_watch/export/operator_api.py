@@ -52,7 +52,7 @@ TestNotifier = Callable[[str], Awaitable[Reply]]
 """Sends a test message through the named notifier. Raises WatchError."""
 
 Act = Callable[..., Awaitable[Reply]]
-"""Arguments: the caller, the names in the path, and what was read from the body."""
+"""Arguments: the caller, the names in the path, and the values from the body."""
 
 Read = Callable[["_Body"], tuple[Any, ...]]
 

@@ -65,12 +65,12 @@ def problem(cause: str, remedy: str, *path: str | int) -> PydanticCustomError:
     return problems([Problem(path, cause, remedy)])
 
 
-def matching(pattern: str, what: str, remedy: str) -> AfterValidator:
-    """Return a validator that refuses a text as "not WHAT" unless all of it matches the pattern."""
+def matching(pattern: str, noun: str, remedy: str) -> AfterValidator:
+    """Return a validator that refuses a text as not `noun`, unless all of it matches the pattern."""
 
     def check(value: str) -> str:
         if not re.fullmatch(pattern, value):
-            raise problem(f"{quoted(value)} is not {what}", remedy)
+            raise problem(f"{quoted(value)} is not {noun}", remedy)
         return value
 
     return AfterValidator(check)
