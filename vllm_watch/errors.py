@@ -1,4 +1,6 @@
-"""Errors that an operator can fix, with cause and remedy."""
+"""Errors that an operator can fix, with cause and remedy, and the findings of checks."""
+
+from dataclasses import dataclass
 
 
 class WatchError(Exception):
@@ -36,3 +38,12 @@ class JournalError(WatchError):
 
 class StateError(WatchError):
     """The state folder cannot be used. The watcher continues without it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The result of one check of a configuration, or of one step of a rehearsal."""
+
+    ok: bool
+    text: str
+    remedy: str | None = None

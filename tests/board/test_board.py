@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.export.small_board import ENGINE, SERVING, T, small_board
-from vllm_watch.board.board import LISTENERS_MAX, Board, Changes, TooManyListenersError
+from vllm_watch.board.board import LISTENERS_MAX, Board, TooManyListenersError
 from vllm_watch.samples.target import Target
 
 
@@ -46,8 +46,8 @@ async def test_listener_gets_the_newest_of_each_however_late_it_looks():
         board.publish(replace(SERVING, t=T + second, engines={"0": ENGINE}))
     board.remove_target("gone")
     await updates.wait()
-    assert updates.take() == Changes(["chat"], ["gone"], [], gpus=False)
-    assert updates.take() == Changes([], [], [], gpus=False)
+    assert updates.take() == {"targets": ["chat"], "gone": ["gone"], "incidents": [], "gpus": []}
+    assert updates.take() == {"targets": [], "gone": [], "incidents": [], "gpus": []}
 
 
 def test_listeners_are_bounded():

@@ -2,6 +2,7 @@
 
 import math
 import struct
+from copy import deepcopy
 
 import pytest
 
@@ -66,7 +67,7 @@ def test_each_span_has_its_own_points():
     for look in range(6 * 3600 // 5):
         history.push(T + 5 * look, EngineSignals(engine="0", requests_running=float(look)))
     last_t = T + 6 * 3600 - 5
-    frozen = history.ring(3600).frozen()
+    frozen = deepcopy(history.ring(3600))
     before = frozen.series(last_t)
     history.push(last_t + 5, EngineSignals(engine="0"))
     for asked, seconds in ((60, 600), (600, 600), (601, 3600), (21600, 21600), (1e9, 21600)):

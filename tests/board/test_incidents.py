@@ -93,7 +93,7 @@ def test_open_incident_says_what_the_last_look_found():
     board.publish(SERVING, incidents=[latest, replace(latest, id="unknown to the board")])
     assert board.incidents.find("engine_stalled-1") is latest
     assert list(board.targets["chat"].incidents.open.values()) == [latest]
-    assert updates.take().incidents == ["engine_stalled-1"]
+    assert updates.take()["incidents"] == ["engine_stalled-1"]
 
 
 def test_what_a_look_led_to_comes_before_what_it_found():
@@ -142,7 +142,7 @@ async def test_listener_is_told_of_each_incident_once():
     board = small_board()
     updates = board.listeners.add()
     board.tell(made(told(), told("updated"), told(id="another")))
-    assert updates.take().incidents == ["another", "engine_stalled-1"]
+    assert updates.take()["incidents"] == ["another", "engine_stalled-1"]
     board.remove_target("chat")
     taken = updates.take()
-    assert (taken.gone, taken.incidents) == (["chat"], [])
+    assert (taken["gone"], taken["incidents"]) == (["chat"], [])

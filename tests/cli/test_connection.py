@@ -17,11 +17,11 @@ from tests.daemon_process import ROOT
 from tests.export.certificates import Authority
 from tests.export.serving import serving
 from tests.export.small_board import small_board
+from vllm_watch.board.restarts import Probes
 from vllm_watch.cli.helpers.connection import Connection
 from vllm_watch.cli.helpers.top.status import Daemon
 from vllm_watch.errors import WatchError
 from vllm_watch.export.server import Server
-from vllm_watch.restart.gates import Probes
 
 PASSWORD = "password-of-ana"
 

@@ -97,9 +97,10 @@ def test_urls_of_the_page_are_taken_by_the_library(url):
 def test_page_says_every_key_of_a_message():
     from tests.notify.telling import incident  # noqa: PLC0415
     from vllm_watch.notify.policy import Batch, Item  # noqa: PLC0415
-    from vllm_watch.notify.words import Links, message  # noqa: PLC0415
+    from vllm_watch.notify.words import message  # noqa: PLC0415
+    from vllm_watch.settings.notifications import NotificationsSettings  # noqa: PLC0415
 
     batch = Batch(items=(Item(phase="opened", alert=incident()),))
-    payload = message("k", batch, Links(), dropped=0, t=1.0).payload
+    payload = message("k", batch, NotificationsSettings(), dropped=0, t=1.0).payload
     table = PAGE.partition("| key | value |")[2].partition("```python")[0]
     assert {*payload, *payload["items"][0]} <= set(re.findall(r"`(\w+)`", table))

@@ -8,7 +8,7 @@ import pytest
 
 from tests.export.serving import serving
 from vllm_watch.board.board import Board
-from vllm_watch.restart.gates import Probes
+from vllm_watch.board.restarts import Probes
 from vllm_watch.samples.target import Target
 
 

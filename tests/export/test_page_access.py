@@ -68,7 +68,7 @@ async def test_a_runbook_on_a_phone_shows_its_commands_whole(opened):
     """In every one: it does not scroll sideways, and each line of a command ends on the screen."""
     async with serving(well(1)) as server:
         tab = await opened(server, PHONE)
-        for name in page_files.runbooks():
+        for name in page_files.contents("runbooks"):
             await tab.page.goto(f"{tab.url}runbooks/{name.removesuffix('.html')}")
             assert await tab.page.evaluate(SIDEWAYS) <= 0, name
             assert await tab.page.evaluate(CUT) == [], name

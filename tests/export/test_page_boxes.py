@@ -128,7 +128,10 @@ async def test_nothing_overlaps_when_the_watcher_is_gone(opened):
         assert min(lines) > max(lines) / 2, "a word stands alone in the bar"
 
 
-PAGES = ["public", *(f"runbooks/{name.removesuffix('.html')}" for name in page_files.runbooks())]
+PAGES = [
+    "public",
+    *(f"runbooks/{name.removesuffix('.html')}" for name in page_files.contents("runbooks")),
+]
 
 
 async def test_nothing_overlaps_on_the_other_pages(browser):

@@ -37,7 +37,7 @@ class Page(HTMLParser):
 
 
 def text_of(name: str) -> str:
-    return page_files.runbooks()[f"{name}.html"].decode()
+    return page_files.contents("runbooks")[f"{name}.html"].decode()
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -61,14 +61,16 @@ async def test_no_such_runbook() -> None:
                 assert answer.status == 404
 
 
-@pytest.mark.parametrize("name", [name.removesuffix(".html") for name in page_files.runbooks()])
+@pytest.mark.parametrize(
+    "name", [name.removesuffix(".html") for name in page_files.contents("runbooks")]
+)
 def test_every_link_leads_somewhere(name: str) -> None:
     """To a heading, to another runbook, to the status page, or to another site."""
     for link in Page(text_of(name)).links:
         path, _, anchor = link.partition("#")
         if link.startswith("https://") or link == "../":
             continue
-        assert f"{path or name}.html" in page_files.runbooks(), link
+        assert f"{path or name}.html" in page_files.contents("runbooks"), link
         assert anchor in {"", *Page(text_of(path or name)).anchors}, link
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections import namedtuple
 from contextlib import asynccontextmanager
 
 from aiohttp import web
@@ -14,8 +15,7 @@ from vllm_watch.notify.base import Tools
 from vllm_watch.notify.delivery import Delivery
 from vllm_watch.notify.kinds import make
 from vllm_watch.notify.ledger import Ledger
-from vllm_watch.notify.words import Links
-from vllm_watch.settings.notifications import WebhookNotifier
+from vllm_watch.settings.notifications import NotificationsSettings, WebhookNotifier
 from vllm_watch.state.ledger import LedgerTable
 from vllm_watch.state.worker import Worker
 
@@ -106,6 +106,9 @@ async def receiver():
         await runner.cleanup()
 
 
+Report = namedtuple("Report", "outcome number queue because t")
+
+
 class Desk:
     """One delivery at work over a ledger; `reports` is all that it tells of itself."""
 
@@ -118,12 +121,13 @@ class Desk:
             settings,
             make(settings, Tools()),
             self.ledger,
-            Links("https://watch.example/"),
-            self._tell,
+            NotificationsSettings(page_url="https://watch.example/"),
+            self,
         )
 
-    def _tell(self, report):
-        self.reports.append(report)
+    def count(self, *report):
+        """Take what a NotifierHealth would be told."""
+        self.reports.append(Report(*report))
         self._heard.set()
 
     def offer(self, *alerts):

@@ -4,16 +4,16 @@ import asyncio
 import io
 import json
 import logging
+import os
 import sys
-import threading
 
 import pytest
 
 from tests.notify.telling import incident, receiver
 from vllm_watch.notify import apprise, base
 from vllm_watch.notify.policy import Batch, Item
-from vllm_watch.notify.words import Links, message, trial_message
-from vllm_watch.settings.notifications import AppriseNotifier
+from vllm_watch.notify.words import message, trial_message
+from vllm_watch.settings.notifications import AppriseNotifier, NotificationsSettings
 
 # The library asks Python 3.11 and 3.12 for a module that 3.13 has no more.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
@@ -36,7 +36,7 @@ def of(it, extra=""):
 
 def page(phase="opened"):
     one = Item(phase=phase, alert=incident(summary="<b>*all*</b> of [it](http://evil) by kv_pinning"))  # fmt: skip
-    return message("k1", Batch(items=(one,)), Links("https://w.example/"), dropped=0, t=1.0)  # fmt: skip
+    return message("k1", Batch(items=(one,)), NotificationsSettings(page_url="https://w.example/"), dropped=0, t=1.0)  # fmt: skip
 
 
 async def test_a_page_arrives(tmp_path):
@@ -75,7 +75,7 @@ async def test_a_token_is_replaced_while_it_runs(tmp_path):
         one = notifier(tmp_path, of(first))
         await one.send(page())
         (tmp_path / "urls").write_text(of(second))
-        await one.send(trial_message("a", Links(), 1.0))
+        await one.send(trial_message("a", NotificationsSettings(), 1.0))
         assert (len(first.got), len(second.got)) == (1, 1)
 
 
@@ -133,18 +133,20 @@ async def test_a_service_that_hangs_holds_up_nobody(tmp_path):
         busy = asyncio.create_task(others())
         assert "no answer within 0.5 s" in (await one.send(page())).text
         assert turns > 1
-        [thread] = [each for each in threading.enumerate() if each.name == "notify a"]
+        threads = os.listdir("/proc/self/task")
         again = await one.send(page())
-        assert (again.outcome, again.text) == (
-            base.UNSURE,
-            "the last try has not ended yet: a service hangs",
-        )
-        assert [each for each in threading.enumerate() if each.name == "notify a"] == [thread]
+        hangs = "the last try has not ended yet: a service hangs"
+        assert (again.outcome, again.text) == (base.UNSURE, hangs)
+        assert os.listdir("/proc/self/task") == threads
         busy.cancel()
         it.hang.set()
-        await asyncio.to_thread(thread.join, 20)
         one._settings = one._settings.model_copy(update={"timeout_seconds": 60.0})
-        assert (await one.send(trial_message("a", Links(), 1.0))).outcome == base.SENT
+        async with asyncio.timeout(20):
+            while (
+                sent := await one.send(trial_message("a", NotificationsSettings(), 1.0))
+            ).text == hangs:
+                await asyncio.sleep(0.01)
+        assert sent.outcome == base.SENT
 
 
 WRONG = {

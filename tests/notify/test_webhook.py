@@ -13,7 +13,7 @@ import pytest
 from tests.notify.telling import receiver, settings
 from vllm_watch.errors import WatchError
 from vllm_watch.notify import base, kinds, webhook
-from vllm_watch.notify.words import Links, trial_message
+from vllm_watch.notify.words import trial_message
 from vllm_watch.settings.notifications import NotificationsSettings
 
 PAGE = Path(__file__).parents[2] / "docs/notifications.md"
@@ -24,7 +24,7 @@ def notifier(url, **more):
 
 
 def trial():
-    return trial_message("a", Links(), time.time())
+    return trial_message("a", NotificationsSettings(), time.time())
 
 
 def private(file, text):

@@ -11,15 +11,17 @@ from hypothesis import strategies as st
 
 from tests.notify.telling import T, incident, step
 from vllm_watch.notify.policy import Batch, Item
-from vllm_watch.notify.words import Links, clean, first_step, markdown, message, runbook
+from vllm_watch.notify.words import clean, first_step, markdown, message, runbook
 from vllm_watch.samples.target import WATCHER
-from vllm_watch.settings.notifications import Step
+from vllm_watch.settings.notifications import NotificationsSettings, Step
 from vllm_watch.story.base import STEPS
 from vllm_watch.story.kinds import STORIES
 
-NO_LINKS = Links()
+NO_LINKS = NotificationsSettings()
 ROOT = Path(__file__).parents[2]
-LINKS = Links("https://watch.example.org/", "https://docs.example.org")
+LINKS = NotificationsSettings(
+    page_url="https://watch.example.org/", runbooks_url="https://docs.example.org"
+)
 DAY = "Wed 18 Nov 11:06 UTC"
 
 

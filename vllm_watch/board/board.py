@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
@@ -31,17 +32,9 @@ class TooManyListenersError(WatchError):
     """Too many status pages are open."""
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """All changes since the last read, sorted by name."""
-
-    targets: list[str]  # added or updated
-    gone: list[str]
-    incidents: list[str]  # opened, changed or ended
-    gpus: bool
-
-
 What = Literal["targets", "gone", "incidents", "gpus"]
+"""Targets that were added or updated, or are gone, and incidents that were opened, changed or ended."""
+
 _OPPOSITE: dict[What, What] = {"targets": "gone", "gone": "targets"}
 
 
@@ -71,16 +64,15 @@ class Updates:
             self._names[_OPPOSITE[what]].discard(name)
         self._marked.set()
 
-    def take(self) -> Changes:
+    def take(self) -> dict[What, list[str]]:
+        """Return the names of all changes since the last read, sorted."""
         found = {what: sorted(names) for what, names in self._names.items()}
         for names in self._names.values():
             names.clear()
         self._marked.clear()
         if not self.closed.is_set():
             self.urgent.clear()
-        return Changes(
-            found["targets"], found["gone"], found["incidents"], gpus=bool(found["gpus"])
-        )
+        return found
 
 
 class Listeners:
@@ -173,7 +165,7 @@ class Incidents:
     def __init__(self) -> None:
         self._open: dict[str, Incident] = {}
         self._resolved: dict[str, Incident] = {}  # ordered by end time
-        self._charts: dict[str, Charts] = {}
+        self.charts: dict[str, Charts] = {}  # of ended incidents
 
     def take(self, of: TargetIncidents, event: IncidentEvent) -> None:
         incident = event.incident
@@ -203,14 +195,7 @@ class Incidents:
             if len(self._resolved) > RESOLVED_MAX:
                 oldest = next(iter(self._resolved))
                 del self._resolved[oldest]
-                self._charts.pop(oldest, None)
-
-    def keep_charts(self, name: str, charts: Charts) -> None:
-        if name in self._resolved and charts.engines:
-            self._charts[name] = charts
-
-    def charts_of(self, name: str) -> Charts | None:
-        return self._charts.get(name)
+                self.charts.pop(oldest, None)
 
     def find(self, name: str) -> Incident | None:
         return self._open.get(name) or self._resolved.get(name)
@@ -240,15 +225,6 @@ class TargetEntry:
     revision: int = 0
 
 
-@dataclass(slots=True)
-class Past:
-    """A target's history from an earlier run of the watcher."""
-
-    history: dict[str, History] = field(default_factory=dict)
-    day: Day = field(default_factory=Day)
-    uptime: Uptime = field(default_factory=Uptime)
-
-
 class Board:
     """The latest results. `window_seconds` is the averaging time of rates."""
 
@@ -267,7 +243,7 @@ class Board:
         self.notifiers: dict[str, NotifierHealth] = {}
         self.xid_errors: dict[str, dict[int, int]] = {}  # GPU UUID → Xid code → count
         self.incidents = Incidents()
-        self.past: dict[str, Past] = {}
+        self.past: dict[str, TargetEntry] = {}  # history, day and uptime from an earlier run
         self.own = TargetEntry(Target(name=WATCHER, url=""), 0.0)
         """Incidents of the watcher, or of many targets together."""
         self.host = TargetEntry(Target(name=host_target(host), url="", node=host), 0.0)
@@ -279,14 +255,10 @@ class Board:
     def add_target(self, target: Target, interval_seconds: float) -> None:
         entry = self._targets.get(target.name)
         if entry is None:
-            past = self.past.pop(target.name, None) or Past()
-            entry = TargetEntry(
-                target, interval_seconds, history=past.history, day=past.day, uptime=past.uptime
-            )
+            entry = self.past.pop(target.name, None) or TargetEntry(target, interval_seconds)
             self._targets[target.name] = entry
-        else:
-            entry.target, entry.interval_seconds = target, interval_seconds
-            entry.revision += 1
+        entry.target, entry.interval_seconds = target, interval_seconds
+        entry.revision += 1
         self.listeners.mark("targets", target.name)
 
     def remove_target(self, name: str) -> None:
@@ -341,24 +313,21 @@ class Board:
             if entry is None:
                 continue
             self.incidents.take(entry.incidents, event)
-            self._freeze(entry, [event])
+            if not incident.open:
+                charts = _charts(entry, incident)
+                first = dict(islice(charts.engines.items(), FROZEN_ENGINES_MAX))
+                if first:
+                    self.incidents.charts[incident.id] = changed(charts, engines=deepcopy(first))
             entry.revision += 1
             if incident.target in self._targets:
                 self.listeners.mark("targets", incident.target)
             self.listeners.mark("incidents", incident.id, urgent=True)
 
-    def _freeze(self, entry: TargetEntry, events: Iterable[IncidentEvent]) -> None:
-        for incident in (event.incident for event in events if not event.incident.open):
-            charts = _charts(entry, incident)
-            first = islice(charts.engines.items(), FROZEN_ENGINES_MAX)
-            frozen = {name: ring.frozen() for name, ring in first}
-            self.incidents.keep_charts(incident.id, changed(charts, engines=frozen))
-
     def charts_of(self, incident: Incident) -> Charts:
         entry = self.entry(incident.target)
         if incident.open and entry is not None:
             return _charts(entry, incident)
-        kept = self.incidents.charts_of(incident.id)
+        kept = self.incidents.charts.get(incident.id)
         return kept or Charts(incident.resolved_t or incident.updated_t, SPANS[0], {})
 
     def entry(self, name: str) -> TargetEntry | None:

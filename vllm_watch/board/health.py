@@ -2,9 +2,6 @@
 
 from dataclasses import dataclass, field
 
-# A missing driver is neither an error nor a success.
-_NEITHER = frozenset({"no_driver"})
-
 
 @dataclass(slots=True)
 class SourceHealth:
@@ -24,7 +21,7 @@ class SourceHealth:
         self.calls += 1
         if outcome == "ok":
             self.last_success_timestamp_seconds = at
-        elif outcome not in _NEITHER:
+        elif outcome != "no_driver":  # neither an error nor a success
             self.errors[outcome] = self.errors.get(outcome, 0) + 1
 
 
@@ -68,7 +65,7 @@ class WebHealth:
         return f"{self.problem}. {self.remedy}. The previous configuration stays in use"
 
 
-NOTIFIER_OUTCOMES = ("sent", "failed", "dropped")
+SENT, FAILED, DROPPED = NOTIFIER_OUTCOMES = ("sent", "failed", "dropped")
 
 
 @dataclass(slots=True)
@@ -88,7 +85,7 @@ class NotifierHealth:
         if not outcome:
             return
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + count
-        if outcome == "sent":
+        if outcome == SENT:
             self.ok, self.because, self.last_success_timestamp_seconds = True, None, t
-        elif outcome == "failed":
+        elif outcome == FAILED:
             self.ok, self.because = False, because

@@ -1,6 +1,5 @@
 """Keep one engine's charted signals of the last hours."""
 
-import copy
 import math
 import sys
 from array import array
@@ -97,9 +96,6 @@ class Ring:
         self._values = array("f")
         self._known = [0] * len(CHARTED)  # number of values averaged in the newest point
         self._next = 0
-
-    def frozen(self) -> "Ring":
-        return copy.deepcopy(self)
 
     def export(self) -> bytes:
         width, first = len(CHARTED), self._next

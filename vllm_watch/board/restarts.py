@@ -80,6 +80,15 @@ class RestartPlan:
     next_scheduled_timestamp_seconds: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probes:
+    """The exec probes of one server, which a gate answers."""
+
+    liveness_asked_seconds: float | None  # since the last request; None if there was none
+    starts: tuple[float, ...] = ()  # Unix seconds when the probing containers started
+    scraped_start_t: float | None = None
+
+
 @dataclass(slots=True)
 class RestartCounts:
     """Restart counts since the watcher's start."""

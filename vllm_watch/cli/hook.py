@@ -12,9 +12,8 @@ from pathlib import Path
 from vllm_watch.cli.helpers import connection, exit_status
 from vllm_watch.cli.helpers.connection import Connection
 from vllm_watch.config import Config, load
-from vllm_watch.errors import WatchError
-from vllm_watch.notify.base import Finding as NotifierFinding
-from vllm_watch.restart.hooks.base import Finding, HookCall, Tools, make
+from vllm_watch.errors import Finding, WatchError
+from vllm_watch.restart.hooks.base import HookCall, Tools, make
 from vllm_watch.settings import web
 from vllm_watch.settings.stages import LogSettings
 from vllm_watch.settings.target import TargetConfig
@@ -132,7 +131,7 @@ async def _observed(target: TargetConfig, config: Config) -> tuple[float | None,
     return started, Finding(ok=True, text=f"{target.url} answers; it started at {since}")
 
 
-def finding_lines(findings: Iterable[Finding | NotifierFinding]) -> Iterator[str]:
+def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
     """Yield each finding and its remedy."""
     for finding in findings:
         mark = "WRONG" if not finding.ok else "note" if finding.remedy else "ok"

@@ -1,20 +1,25 @@
 """The read-only HTTP routes and the reload."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from math import isfinite, nan
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 
 from vllm_watch.board.board import Board
 from vllm_watch.board.history import SPANS
 from vllm_watch.errors import WatchError
 from vllm_watch.export.answers import answer, json_answer, refusal
 from vllm_watch.export.auth import Auth, Guarded
-from vllm_watch.export.callers import is_this_host
 from vllm_watch.export.status import Status, to_json
-from vllm_watch.export.text import OPENMETRICS_TYPE, TEXT_TYPE, render, wants_openmetrics
+from vllm_watch.export.text import (
+    OPENMETRICS_TYPE,
+    TEXT_TYPE,
+    own_metrics,
+    render,
+    wants_openmetrics,
+)
 from vllm_watch.state.journal import Told
 from vllm_watch.support.token_file import Caller
 
@@ -52,10 +57,8 @@ class Api:
         self._reload = reload
         self._recording = recording
         self._journal = journal
-        self._reloading = Guarded(auth, "reload", self._reload_for, _on_this_host)
-        self._own = CollectorRegistry()
-        ProcessCollector(registry=self._own)
-        PlatformCollector(registry=self._own)
+        self._reloading = Guarded(auth, "reload", self._reload_for, "any user of this host")
+        self._own = own_metrics()
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -130,10 +133,9 @@ class Api:
                 return _no_incident(incident)
             return await json_answer(request, found)
         target, engine = request.query.get("target", ""), request.query.get("engine")
-        seconds = _number(request.query.get("seconds", "600"), SPANS[-1])
-        if seconds is None:
-            return refusal(400, f"seconds={request.query['seconds'][:100]!r} is not a number above 0 and up to {SPANS[-1]:g}",
-                           "Ask for seconds=3600")  # fmt: skip
+        seconds = _number(request, "seconds", "600", SPANS[-1], "Ask for seconds=3600")
+        if isinstance(seconds, web.Response):
+            return seconds
         found = self._status.history(target, engine, seconds)
         if found is None:
             return _no_target(target) if engine is None else refusal(
@@ -148,10 +150,9 @@ class Api:
             return _no_target(target)
         if self._recording is None:
             return refusal(404, "The flight recorder is off", "Turn it on in the configuration")
-        minutes = _number(request.query.get("minutes", "10"), MINUTES_MAX)
-        if minutes is None:
-            return refusal(400, f"minutes={request.query['minutes'][:100]!r} is not a number above 0 and up to {MINUTES_MAX:g}",
-                           "Ask for minutes=10")  # fmt: skip
+        minutes = _number(request, "minutes", "10", MINUTES_MAX, "Ask for minutes=10")
+        if isinstance(minutes, web.Response):
+            return minutes
         return await _download(request, target, self._recording(target, minutes))
 
     async def journal(self, request: web.Request) -> web.StreamResponse:
@@ -171,10 +172,6 @@ class Api:
         return await json_answer(request, await asyncio.to_thread(to_json, told))
 
 
-def _on_this_host(request: web.Request) -> str | None:
-    return "any user of this host" if is_this_host(request) else None
-
-
 def _no_target(name: str) -> web.Response:
     return refusal(404, f"There is no target {name[:100]!r}", "See /api/v1/status for the targets")
 
@@ -184,21 +181,28 @@ def _no_incident(name: str) -> web.Response:
     return refusal(404, cause, "See /api/v1/incidents for those that are known")
 
 
-def _number(text: str, most: float) -> float | None:
+def _number(
+    request: web.Request, key: str, usual: str, most: float, remedy: str
+) -> float | web.Response:
+    text = request.query.get(key, usual)
     try:
         number = float(text)
     except ValueError:
-        return None
-    return number if 0 < number <= most else None
+        number = nan
+    if 0 < number <= most:
+        return number
+    cause = f"{key}={text[:100]!r} is not a number above 0 and up to {most:g}"
+    return refusal(400, cause, remedy)
 
 
 async def _download(
     request: web.Request, target: str, chunks: AsyncIterator[bytes]
 ) -> web.StreamResponse:
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", target)[:100]
     response = web.StreamResponse(
         headers={
             "Content-Type": "application/gzip",
-            "Content-Disposition": f'attachment; filename="{_file_name(target)}.jsonl.gz"',
+            "Content-Disposition": f'attachment; filename="{name}.jsonl.gz"',
         }
     )
     try:
@@ -231,7 +235,3 @@ def _cut_off(request: web.Request) -> None:
     """Abort the connection, so that the client does not take the download as complete."""
     if request.transport is not None:
         request.transport.abort()
-
-
-def _file_name(target: str) -> str:
-    return "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in target)[:100]

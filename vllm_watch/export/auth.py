@@ -9,12 +9,14 @@ import hmac
 import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from math import ceil
 
 import structlog
 from aiohttp import web
 
 from vllm_watch.export.answers import refusal
+from vllm_watch.export.callers import is_this_host
 from vllm_watch.settings.stages import TokenSettings
 from vllm_watch.support.token_file import TOKEN_BYTES_MAX, Caller, TokenFile
 
@@ -36,8 +38,6 @@ ANSWER_SECONDS = 30.0
 """Maximum seconds for a change, enough for the restart guard's checks and lock."""
 
 Handle = Callable[[web.Request, Caller], Awaitable[web.StreamResponse]]
-Known = Callable[[web.Request], str | None]
-"""Returns the name of a caller that needs no token, else None."""
 
 
 class Auth:
@@ -128,18 +128,14 @@ def _bearer(header: str) -> bytes | None:
     return token.strip().encode(errors="surrogateescape")[:TOKEN_BYTES_MAX]
 
 
+@dataclass(frozen=True, slots=True)
 class Guarded:
     """Calls `inner` if the caller has the right."""
 
-    def __init__(self, auth: Auth, right: str, inner: Handle, known: Known | None = None) -> None:
-        self.right = right
-        self._auth = auth
-        self._inner = inner
-        self._known = known
-
-    @property
-    def takes_tokens(self) -> bool:
-        return self._auth.exists
+    auth: Auth
+    right: str
+    inner: Handle
+    of_this_host: str | None = None  # the actor, if callers on this host need no token
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         source = request.remote or "unknown"
@@ -150,7 +146,7 @@ class Guarded:
         status: int | str = "cut off"
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                response = await self._inner(request, caller)
+                response = await self.inner(request, caller)
             status = response.status
         except TimeoutError:
             response = refusal(
@@ -162,14 +158,13 @@ class Guarded:
         return response
 
     def _actor(self, request: web.Request) -> str | web.Response:
-        if "Authorization" not in request.headers or not self._auth.exists:
-            known = None if self._known is None else self._known(request)
-            if known is not None:
-                return self._auth.too_fast(known, self.right) or known
-        if not self._auth.exists:
+        no_token = "Authorization" not in request.headers or not self.auth.exists
+        if no_token and self.of_this_host is not None and is_this_host(request):
+            return self.auth.too_fast(self.of_this_host, self.right) or self.of_this_host
+        if not self.auth.exists:
             return refusal(403, f"{request.remote} may not {self.right}",
                            "Ask from the watcher's own host, send SIGHUP, or configure api.tokens")  # fmt: skip
-        return self._auth.actor(request, self.right)
+        return self.auth.actor(request, self.right)
 
 
 def guard_of(request: web.Request) -> Guarded | None:

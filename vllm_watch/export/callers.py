@@ -37,19 +37,13 @@ def is_proxied(request: web.Request) -> bool:
     return request.version < HttpVersion11 or not all(map(_OF_CLIENTS.fullmatch, names))
 
 
-def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:
-    """Return the accepted Host names, or None if all are accepted."""
-    if not is_loopback(bound) and not names:
-        return None
-    literal = f"[{bound}]" if ":" in bound else bound
-    return _LOOPBACK_NAMES | {literal.lower()} | {name.lower() for name in names}
-
-
 def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Middleware:
     """Return the middleware that checks Host and Origin."""
-    hosts = allowed_hosts(bound, names)
     # An IP address as Host is safe, but anyone can point a DNS name at us.
     by_address = not is_loopback(bound)
+    any_name = by_address and not names
+    literal = f"[{bound}]" if ":" in bound else bound
+    hosts = _LOOPBACK_NAMES | {literal.lower()} | {name.lower() for name in names}
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -57,7 +51,7 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
             return refusal(400, "This is not a proxy", "Ask for a path, which begins with /")
         given = request.headers.getall("Host", [""])
         host = _name_of(given[0]) if len(given) == 1 else None
-        known = hosts is None or host in hosts or (by_address and _is_address(host or ""))
+        known = any_name or host in hosts or (by_address and _is_address(host or ""))
         if host is None or not known:
             where = "is bound to loopback and" if is_loopback(bound) else "knows its names and"
             return refusal(

@@ -2,14 +2,15 @@
 
 from operator import attrgetter
 
-from vllm_watch.export.family import Family, Series, by_label, flag, one_hot, quantiles, rows
-from vllm_watch.signals.records import EngineSignals
+from vllm_watch.export.family import Family, by_label, flag, one_hot, quantiles, rows
 from vllm_watch.signals.state import STATES, health_ratio
 from vllm_watch.signals.totals import BOUNDS
 
 _PREFIX = "vllm_watch_engine_"
 _row = rows(_PREFIX, "engine")
 _counter = rows(_PREFIX, "engine", "counter")
+_summary = rows(_PREFIX, "engine", "summary")
+_histogram = rows(_PREFIX, "engine", "histogram")
 _WINDOW = "over the signal window"
 _NO_STEPS = "Absent while the engine makes no steps, on vLLM V0 before 0.6.4, and without iteration_tokens_total."
 _DOWN = "Absent while the engine cannot be read."
@@ -21,43 +22,24 @@ def _gauge(attribute: str, help_: str, absent: str = _DOWN) -> Family:
 
 def _latency(attribute: str, what: str, lacks: str) -> Family:
     # Sum and count would not cover the window.
-    return Family(
-        name=_PREFIX + attribute, kind="summary", scope="engine", labels=("quantile",),
-        help=f"{what}, in seconds: quantiles over the signal window.",
-        absent=f"Absent when nothing was observed in the window. {lacks}",
-        series=quantiles(attribute),
-    )  # fmt: skip
+    help_ = f"{what}, in seconds: quantiles over the signal window."
+    absent = f"Absent when nothing was observed in the window. {lacks}"
+    return _summary(attribute, help_, absent, labels=("quantile",), series=quantiles(attribute))
 
 
 def _reasons(attribute: str, help_: str, absent: str, label: str = "reason") -> Family:
     return _row(attribute, help_, absent, labels=(label,), series=by_label(attribute))
 
 
-def _restarts(row: EngineSignals) -> float | None:
-    # `engine` is empty for a target without engines.
-    return row.restarts if row.engine else None
-
-
-def _health(row: EngineSignals) -> float | None:
-    return health_ratio(row.state, row.throughput_ratio)
-
-
-def _state(row: EngineSignals) -> Series | None:
-    return _known_state(row) or _unknown_state
-
-
-_known_state = one_hot("state", STATES)
-_unknown_state: Series = tuple(((s,), int(s == "unknown")) for s in STATES)
-
 ENGINE_FAMILIES: tuple[Family, ...] = (
     _row("state", f"The engine's state: 1 for the state that holds, 0 for the others ({', '.join(STATES)}).",
          "`engine` is empty for a target that shows no engine; then it is the target's own state.",
-         labels=("state",), series=_state, few=True),
+         labels=("state",), series=one_hot("state", STATES, otherwise="unknown"), few=True),
     _row("health_ratio",
          "Health for routers: share of normal capacity, 0 to 1. 1: nothing is wrong with it; between: collapsed, to this share "
          "of its fresh throughput; 0: down, stalled, failing, starting or asleep. Load is not included.",
          "Absent while it is unknown, which is never 1. `engine` is empty for a target that shows no engine.",
-         value=_health),
+         value=lambda row: health_ratio(row.state, row.throughput_ratio)),
     _gauge("requests_running", "Requests in the running batch, as vLLM gave them last."),
     _gauge("requests_waiting", "Requests that wait to be scheduled, as vLLM gave them last."),
     _reasons("requests_waiting_by_reason", "Requests that wait, by reason (capacity, deferred).",
@@ -71,7 +53,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
     _gauge("kv_cache_time_to_full_seconds", f"Seconds until the KV cache is full, at the rate at which it fills {_WINDOW}.",
            "Absent while the cache is not filling, which is good news, or its usage is unknown."),
     _row("sleeping", "1 while the engine sleeps (weights offloaded or discarded), 0 while it is awake.",
-         "Absent if vLLM does not report it: before 0.11.1 without /is_sleeping.", value=flag("sleeping")),
+         "Absent if vLLM does not report it: before 0.11.1 without /is_sleeping.", value=lambda row: flag(row.sleeping)),
     _gauge("current_generation_tokens_per_second", "Generated tokens per second between the last two scrapes: 0 as soon as an engine hangs.",
            "Absent until two scrapes of the same engine lie in the window, and while the engine cannot be read."),
     _gauge("generation_tokens_per_second", f"Generated tokens per second {_WINDOW}.",
@@ -114,7 +96,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
     _gauge("last_progress_timestamp_seconds", "Unix time of the last scrape that saw a token or a finished request.",
            "Absent until the first progress was seen."),
     _counter("restarts_total", "Resets of the engine's counters.",
-             "Absent for a target that shows no engine.", value=_restarts),
+             "Absent for a target that shows no engine.", value=lambda row: row.restarts if row.engine else None),
 )  # fmt: skip
 
 
@@ -130,9 +112,9 @@ def _total(attribute: str, what: str) -> Family:
 
 
 def _total_histogram(name: str, attribute: str, what: str) -> Family:
-    return Family(
-        name=f"{_PREFIX}{name}_seconds", kind="histogram", scope="engine", help=f"{what}, in seconds, {_SINCE_FIRST_SEEN}.",
-        absent=_NOT_EXPORTED, bounds=BOUNDS[attribute], histogram=attrgetter(f"totals.{attribute}"),
+    return _histogram(
+        f"{name}_seconds", f"{what}, in seconds, {_SINCE_FIRST_SEEN}.", _NOT_EXPORTED,
+        bounds=BOUNDS[attribute], histogram=attrgetter(f"totals.{attribute}"),
     )  # fmt: skip
 
 

@@ -21,62 +21,58 @@ WRITE_SECONDS = 10.0  # slower clients are disconnected
 _EVENTS_PER_WRITE = 32  # about 64 KB
 
 
-class Events:
-    """Serves the stream to each page."""
+async def handle(board: Board, status: Status, request: web.Request) -> web.StreamResponse:
+    """Serve the stream to one page."""
+    try:
+        updates = board.listeners.add()
+    except TooManyListenersError as error:
+        return refusal(503, error.cause, error.remedy)
+    response = web.StreamResponse(
+        headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+    )
+    try:
+        await response.prepare(request)
+        await _stream(status, response, updates)
+    except ConnectionError:
+        pass
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
+    finally:
+        board.listeners.remove(updates)
+    return response
 
-    def __init__(self, board: Board, status: Status) -> None:
-        self._board = board
-        self._status = status
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
+async def _stream(status: Status, response: web.StreamResponse, updates: Updates) -> None:
+    await _write(response, f"retry: 2000\n{_event('hello', to_json(status.watcher()))}")
+    beaten = time.monotonic()
+    while not updates.closed.is_set():
+        if time.monotonic() - beaten >= BEAT_SECONDS:
+            beaten = time.monotonic()
+            await _write(response, _event("beat", to_json(status.watcher())))
         try:
-            updates = self._board.listeners.add()
-        except TooManyListenersError as error:
-            return refusal(503, error.cause, error.remedy)
-        response = web.StreamResponse(
-            headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
-        )
-        try:
-            await response.prepare(request)
-            await self._stream(response, updates)
-        except ConnectionError:
-            pass
+            async with asyncio.timeout(BEAT_SECONDS - (time.monotonic() - beaten)):
+                await updates.wait()
         except TimeoutError:
-            if request.transport is not None:
-                request.transport.abort()
-        finally:
-            self._board.listeners.remove(updates)
-        return response
+            continue
+        await _batch(status, response, updates)
+        await _pause(updates)
 
-    async def _stream(self, response: web.StreamResponse, updates: Updates) -> None:
-        await _write(response, f"retry: 2000\n{_event('hello', to_json(self._status.watcher()))}")
-        beaten = time.monotonic()
-        while not updates.closed.is_set():
-            if time.monotonic() - beaten >= BEAT_SECONDS:
-                beaten = time.monotonic()
-                await _write(response, _event("beat", to_json(self._status.watcher())))
-            try:
-                async with asyncio.timeout(BEAT_SECONDS - (time.monotonic() - beaten)):
-                    await updates.wait()
-            except TimeoutError:
-                continue
-            await self._batch(response, updates)
-            await _pause(updates)
 
-    async def _batch(self, response: web.StreamResponse, updates: Updates) -> None:
-        changes = updates.take()
-        head = [_event("gone", to_json({"name": name})) for name in changes.gone]
-        if changes.gpus:
-            head.append(_event("gpus", self._status.gpus()))
-        if head:
-            await _write(response, "".join(head))
-        for kind, names, text_of in (
-            ("incident", changes.incidents, self._status.incident),
-            ("target", changes.targets, self._status.target),
-        ):
-            for start in range(0, len(names), _EVENTS_PER_WRITE):
-                texts = map(text_of, names[start : start + _EVENTS_PER_WRITE])
-                await _write(response, "".join(_event(kind, text) for text in texts if text))
+async def _batch(status: Status, response: web.StreamResponse, updates: Updates) -> None:
+    changes = updates.take()
+    head = [_event("gone", to_json({"name": name})) for name in changes["gone"]]
+    if changes["gpus"]:
+        head.append(_event("gpus", status.gpus()))
+    if head:
+        await _write(response, "".join(head))
+    for kind, names, text_of in (
+        ("incident", changes["incidents"], status.incident),
+        ("target", changes["targets"], status.target),
+    ):
+        for start in range(0, len(names), _EVENTS_PER_WRITE):
+            texts = map(text_of, names[start : start + _EVENTS_PER_WRITE])
+            await _write(response, "".join(_event(kind, text) for text in texts if text))
 
 
 async def _pause(updates: Updates) -> None:

@@ -1,6 +1,7 @@
 """Collect a target's state as files, for analysis after a restart."""
 
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from vllm_watch.board.board import Board
@@ -14,45 +15,37 @@ RECORDING_SECONDS = 600.0
 """The recording covers this many seconds, so that it begins before the incident."""
 
 
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """Collects the files of a target."""
 
-    def __init__(
-        self,
-        board: Board,
-        recorder: FlightRecorder,
-        logs: Mapping[str, EngineLog],
-        stacks: Stacks | None = None,
-    ) -> None:
-        self._board = board
-        self._status = Status(board)
-        self._recorder = recorder
-        self._logs = logs
-        self._stacks = stacks
+    board: Board
+    recorder: FlightRecorder
+    logs: Mapping[str, EngineLog]
+    stacks: Stacks | None = None
 
     def parts(self, target: str) -> Mapping[str, AsyncIterator[bytes]]:
+        status = Status(self.board)
         parts = {
-            "recording.jsonl.gz": self._recorder.dump(target, RECORDING_SECONDS),
-            "target.json": _once(self._status.target(target) or "null"),
-            "incidents.json": _once(self._status.incidents(target)),
-            "gpus.json": _once(self._status.gpus()),
+            "recording.jsonl.gz": self.recorder.dump(target, RECORDING_SECONDS),
+            "target.json": _once(status.target(target) or "null"),
+            "incidents.json": _once(status.incidents(target)),
+            "gpus.json": _once(status.gpus()),
         }
-        if target in self._logs:
-            parts["engine.log"] = self._logs[target].tail()
+        if target in self.logs:
+            parts["engine.log"] = self.logs[target].tail()
         stacks = self._stacks_of(target)
         return parts if stacks is None else parts | {"stacks.txt": stacks}
 
     def _stacks_of(self, target: str) -> AsyncIterator[bytes] | None:
-        entry = self._board.targets.get(target)
-        if (
-            self._stacks is None
-            or entry is None
-            or not any(each.hangs for each in entry.incidents.open.values())
-        ):
+        entry = self.board.targets.get(target)
+        if self.stacks is None or entry is None:
+            return None
+        if not any(each.hangs for each in entry.incidents.open.values()):
             return None
         started = entry.signals.process_start_time if entry.signals else None
         url = entry.target.url
-        stacks = self._stacks.of(started, urlsplit(url).port, tuple(entry.history))
+        stacks = self.stacks.of(started, urlsplit(url).port, tuple(entry.history))
         return None if stacks is None else _here(url, stacks)
 
 

@@ -6,15 +6,11 @@
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Hashable
 from operator import attrgetter
-from typing import TypeVar
 
 from vllm_watch import __version__
-from vllm_watch.board.board import Board
-from vllm_watch.board.health import NotifierHealth
 from vllm_watch.export.engine_families import ENGINE_FAMILIES, TOTAL_FAMILIES
-from vllm_watch.export.family import Family, Series, by_label, is_set, one_hot, optional, rows
+from vllm_watch.export.family import Family, by_label, is_set, one_hot, optional, rows
 from vllm_watch.export.gpu_families import GPU_FAMILIES
 from vllm_watch.export.target_families import (
     INCIDENT_FAMILIES,
@@ -71,33 +67,21 @@ STORE_FAMILIES: tuple[Family, ...] = (
 )  # fmt: skip
 
 
-def _outcomes(board: Board) -> Series:
-    return [
-        ((name, outcome), count)
-        for name, health in sorted(board.notifiers.items())
-        for outcome, count in health.outcomes.items()
-    ]
-
-
-def _by_notifier(value: Callable[[NotifierHealth], float | None]) -> Callable[[Board], Series]:
-    return lambda board: [
-        ((name,), value(health)) for name, health in sorted(board.notifiers.items())
-    ]
-
-
+_of_notifier = rows("vllm_watch_", "notifier")
 _NO_NOTIFIER = "Absent if no notifier is configured."
 
 NOTIFIER_FAMILIES: tuple[Family, ...] = (
-    _counter("notifications_total",
-             "Messages by outcome: sent, failed (one try, which is repeated), and dropped (too old, too many, "
-             "or refused).", _NO_NOTIFIER, labels=("notifier", "outcome"), series=_outcomes),
-    _gauge("notifications_queue_length", "Messages that wait to be sent.", _NO_NOTIFIER, labels=("notifier",),
-           series=_by_notifier(lambda health: health.queue)),
-    _gauge("notifier_failing", "1 if the last try failed, else 0.", _NO_NOTIFIER + " Absent until the first try.",
-           labels=("notifier",), series=_by_notifier(lambda health: None if health.ok is None else int(not health.ok))),
-    _gauge("notifications_last_success_timestamp_seconds", "Unix time of the last delivered message.",
-           _NO_NOTIFIER + " Absent until one was, since the watcher began.", labels=("notifier",),
-           series=_by_notifier(lambda health: health.last_success_timestamp_seconds)),
+    rows("vllm_watch_", "notifier", "counter")(
+        "notifications_total",
+        "Messages by outcome: sent, failed (one try, which is repeated), and dropped (too old, too many, "
+        "or refused).", _NO_NOTIFIER, labels=("outcome",),
+        series=lambda health: [((outcome,), count) for outcome, count in health.outcomes.items()]),
+    _of_notifier("notifications_queue_length", "Messages that wait to be sent.", _NO_NOTIFIER, value=attrgetter("queue")),
+    _of_notifier("notifier_failing", "1 if the last try failed, else 0.", _NO_NOTIFIER + " Absent until the first try.",
+                 value=lambda health: None if health.ok is None else int(not health.ok)),
+    _of_notifier("notifications_last_success_timestamp_seconds", "Unix time of the last delivered message.",
+                 _NO_NOTIFIER + " Absent until one was, since the watcher began.",
+                 value=attrgetter("last_success_timestamp_seconds")),
 )  # fmt: skip
 
 RESTART_WATCHER_FAMILIES: tuple[Family, ...] = (
@@ -156,7 +140,6 @@ Query and alert on these metric families of `/metrics`. Their HELP texts have de
 sums, the rest as gauges. Latency histograms are also pushed as `gen_ai.server.request.duration`, `gen_ai.server.time_to_first_token` and
 `gen_ai.server.time_per_output_token`. It needs `pip install 'vllm-watch[otlp]'`.
 """
-_Value = TypeVar("_Value", bound=Hashable)
 _USUAL = 3
 _CLAUSE = re.compile(r"(?<=[.)]) (?=[A-Z])|[,:] 1 for the|; (?![^(]*\))|: (?=the w)")
 _OF_ALL = re.compile(
@@ -178,20 +161,10 @@ def markdown() -> str:
 
 
 def _section(title: str, families: tuple[Family, ...]) -> str:
-    labels = _usual([family.all_labels for family in families])
-    usual = f"Labels: {_quoted(labels)}.\n\n" if labels else ""
-    return "".join(
-        [f"\n## {title}\n\n", usual, *(_row(family, labels or ()) for family in families)]
-    )
-
-
-def _usual(values: list[_Value]) -> _Value | None:
-    value, times = Counter(values).most_common(1)[0]
-    return value if times >= _USUAL and value else None
-
-
-def _quoted(labels: tuple[str, ...]) -> str:
-    return ", ".join(f"`{label}`" for label in labels)
+    labels, times = Counter(family.all_labels for family in families).most_common(1)[0]
+    labels = labels if times >= _USUAL else ()
+    usual = f"Labels: {', '.join(f'`{label}`' for label in labels)}.\n\n" if labels else ""
+    return "".join([f"\n## {title}\n\n", usual, *(_row(family, labels) for family in families)])
 
 
 def _row(family: Family, labels: tuple[str, ...]) -> str:

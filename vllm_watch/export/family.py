@@ -6,12 +6,13 @@ from operator import attrgetter
 from typing import Any, Literal
 
 Kind = Literal["gauge", "counter", "summary", "histogram", "info"]
-Scope = Literal["watcher", "target", "incidents", "engine", "source", "gpu"]
+Scope = Literal["watcher", "notifier", "target", "incidents", "engine", "source", "gpu"]
 Series = Iterable[tuple[tuple[str, ...], float | None]]  # label values → value
 
 # Scope → labels of every series.
 SCOPE_LABELS: Mapping[Scope, tuple[str, ...]] = {
     "watcher": (),
+    "notifier": ("notifier",),
     "target": ("target",),
     "incidents": ("target",),  # a target or the watcher
     "engine": ("target", "engine", "model_name"),
@@ -58,17 +59,6 @@ def rows(prefix: str, scope: Scope, kind: Kind = "gauge") -> Callable[..., Famil
     return made
 
 
-def flag(path: str) -> Callable[[Any], float | None]:
-    """Return a function that converts a bool to 1 or 0, and keeps None."""
-    get = attrgetter(path)
-
-    def read(row: Any) -> float | None:
-        value = get(row)
-        return None if value is None else int(value)
-
-    return read
-
-
 def optional(
     path: str, convert: Callable[[Any], float | None] = lambda value: value
 ) -> Callable[[Any], float | None]:
@@ -83,18 +73,25 @@ def optional(
     return read
 
 
+def flag(value: bool | None) -> int | None:
+    """Return 1 for True, 0 for False, None for None."""
+    return None if value is None else int(value)
+
+
 def is_set(value: object) -> int:
     """Return 1 for a value, 0 for None."""
     return int(value is not None)
 
 
-def one_hot(path: str, words: tuple[str, ...]) -> Callable[[Any], Series | None]:
-    """Return a function that returns one series per word. The current word has the value 1."""
+def one_hot(
+    path: str, words: tuple[str, ...], otherwise: str = ""
+) -> Callable[[Any], Series | None]:
+    """Return a function that returns one series per word. The current word, or `otherwise`, has the value 1."""
     get = attrgetter(path)
     tables: dict[str, Series] = {
         holds: tuple(((word,), 1 if word == holds else 0) for word in words) for holds in words
     }
-    return lambda row: tables.get(get(row))
+    return lambda row: tables.get(get(row), tables.get(otherwise))
 
 
 def by_label(path: str) -> Callable[[Any], Series | None]:

@@ -8,12 +8,14 @@ import asyncio
 import math
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
 from vllm_watch.board.board import TargetEntry
+from vllm_watch.board.restarts import Probes
 from vllm_watch.export.answers import TimedResponse, refusal
 from vllm_watch.export.callers import is_proxied, is_this_host
 from vllm_watch.export.status import to_json
@@ -27,18 +29,6 @@ _STARTED_MAX = 1e11
 _NAME_SECONDS = 1.0  # for resolving the engine's name; a probe waits 2 s
 
 
-class Probes(Protocol):
-    """Times of a target's probes."""
-
-    @property
-    def liveness_asked_seconds(self) -> float | None:
-        """Return the seconds since the last liveness probe, or None."""
-
-    @property
-    def starts(self) -> tuple[float, ...]:
-        """Return the start times of containers that probed lately, in Unix seconds."""
-
-
 class Gatekeeper(Protocol):
     """Decides the answers to probes."""
 
@@ -50,46 +40,44 @@ class Gatekeeper(Protocol):
     def probes(self, target: str) -> Probes: ...
 
 
-class GateApi:
-    """Handlers of the probes' routes."""
+def routes(gatekeeper: Gatekeeper, targets: Mapping[str, TargetEntry]) -> list[web.RouteDef]:
+    """Return the probes' routes."""
+    return [
+        web.get("/gate/{which:liveness|readiness}", partial(_answer, gatekeeper, targets)),
+        web.get("/gate/probes", partial(_probes, gatekeeper, targets)),
+    ]
 
-    def __init__(self, gatekeeper: Gatekeeper, targets: Mapping[str, TargetEntry]) -> None:
-        self._gatekeeper = gatekeeper
-        self._targets = targets
 
-    def routes(self) -> list[web.RouteDef]:
-        return [
-            web.get("/gate/{which:liveness|readiness}", self._answer),
-            web.get("/gate/probes", self._probes),
-        ]
+async def _answer(
+    gatekeeper: Gatekeeper, targets: Mapping[str, TargetEntry], request: web.Request
+) -> web.StreamResponse:  # fmt: skip
+    target, which = request.query.get("target", ""), request.match_info["which"]
+    if target not in targets:
+        return _not_watched(target)
+    asked = request.query.get("asked", "")
+    if not _ASKED.fullmatch(asked):
+        return refusal(400, "asked is not a short word", "Send letters and digits, or leave it out")
+    meant_t = None
+    if await _is_at_engine(request, targets[target].target.url):
+        meant_t = await gatekeeper.answer(
+            target, which, _unix(request.query.get("started", "")), request.remote or "unknown"
+        )
+    said = "ok" if meant_t is None else f"{WORDS[which]} {meant_t:.0f}"
+    return TimedResponse(text=f"{said} {asked}".strip() + "\n", content_type="text/plain")
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
-        target, which = request.query.get("target", ""), request.match_info["which"]
-        if target not in self._targets:
-            return _not_watched(target)
-        asked = request.query.get("asked", "")
-        if not _ASKED.fullmatch(asked):
-            return refusal(
-                400, "asked is not a short word", "Send letters and digits, or leave it out"
-            )
-        meant_t = None
-        if await _is_at_engine(request, self._targets[target].target.url):
-            meant_t = await self._gatekeeper.answer(
-                target, which, _unix(request.query.get("started", "")), request.remote or "unknown"
-            )
-        said = "ok" if meant_t is None else f"{WORDS[which]} {meant_t:.0f}"
-        return TimedResponse(text=f"{said} {asked}".strip() + "\n", content_type="text/plain")
 
-    async def _probes(self, request: web.Request) -> web.StreamResponse:
-        target = request.query.get("target", "")
-        if target not in self._targets:
-            return _not_watched(target)
-        probes = self._gatekeeper.probes(target)
-        document = {
-            "liveness_asked_seconds": probes.liveness_asked_seconds,
-            "starts": list(probes.starts),
-        }
-        return TimedResponse(body=to_json(document).encode(), content_type="application/json")
+async def _probes(
+    gatekeeper: Gatekeeper, targets: Mapping[str, TargetEntry], request: web.Request
+) -> web.StreamResponse:  # fmt: skip
+    target = request.query.get("target", "")
+    if target not in targets:
+        return _not_watched(target)
+    probes = gatekeeper.probes(target)
+    document = {
+        "liveness_asked_seconds": probes.liveness_asked_seconds,
+        "starts": list(probes.starts),
+    }
+    return TimedResponse(body=to_json(document).encode(), content_type="application/json")
 
 
 async def _is_at_engine(request: web.Request, url: str) -> bool:

@@ -38,10 +38,6 @@ def _gauge(name: str, attribute: str, help_: str, absent: str = _SENSOR) -> Fami
     return _row(name, help_, absent, value=attrgetter(f"gpu.{attribute}"))
 
 
-def _flag(name: str, attribute: str, help_: str, absent: str) -> Family:
-    return _row(name, help_, absent, value=flag(f"gpu.{attribute}"))
-
-
 def _identity(row: GpuRow) -> Series:
     gpu = row.gpu
     driver, parent = row.driver_version, gpu.mig_parent_uuid or ""
@@ -67,17 +63,12 @@ def distinct_holders(processes: tuple[ProcessSample, ...]) -> list[ProcessSample
     return sorted(by_pid.values(), key=lambda p: (-1 if p.used_bytes is None else p.used_bytes, -p.pid), reverse=True)  # fmt: skip
 
 
-def verdicts_by_pid(judged: GpuHolders | None) -> dict[int, str]:
-    """Return the verdicts by PID."""
-    holders = judged.holders if judged is not None else None
-    return {each.process.pid: each.judged.verdict for each in holders or ()}
-
-
 def _holders(row: GpuRow) -> Series | None:
     if row.gpu.processes is None:
         return None
     holders = [p for p in distinct_holders(row.gpu.processes) if p.used_bytes is not None]
-    verdicts = verdicts_by_pid(row.judged)
+    judged = row.judged.holders if row.judged is not None else None
+    verdicts = {each.process.pid: each.judged.verdict for each in judged or ()}
     series: list[tuple[tuple[str, ...], float | None]] = []
     for p in holders[:HOLDERS_MAX]:
         verdict, uid = verdicts.get(p.pid, UNKNOWN), "" if p.uid is None else str(p.uid)
@@ -119,14 +110,13 @@ GPU_FAMILIES: tuple[Family, ...] = (
              "A code that never occurred is absent.", labels=("xid",), series=by_label("xid_errors")),
     _counter("ecc_uncorrected_errors_total", "Uncorrectable ECC errors since the driver was loaded.",
              "Absent without ECC.", value=attrgetter("gpu.ecc_uncorrected")),
-    _flag("remapped_rows_pending", "remapped_rows_pending",
-          "1 if memory rows wait to be remapped, which happens at the next reset of the GPU, else 0.",
-          "Absent before the Ampere generation."),
-    _flag("remapped_rows_failed", "remapped_rows_failed",
-          "1 if a memory row could not be remapped: the GPU should be replaced. Else 0.",
-          "Absent before the Ampere generation."),
-    _flag("lost", "lost", "1 if the GPU fell off the bus; its other series are then absent. Else 0.",
-          "Absent if the driver was not asked."),
+    _row("remapped_rows_pending",
+         "1 if memory rows wait to be remapped, which happens at the next reset of the GPU, else 0.",
+         "Absent before the Ampere generation.", value=optional("gpu.remapped_rows_pending", flag)),
+    _row("remapped_rows_failed", "1 if a memory row could not be remapped: the GPU should be replaced. Else 0.",
+         "Absent before the Ampere generation.", value=optional("gpu.remapped_rows_failed", flag)),
+    _row("lost", "1 if the GPU fell off the bus; its other series are then absent. Else 0.",
+         "Absent if the driver was not asked.", value=optional("gpu.lost", flag)),
     _row("holder_memory_bytes",
          f"Bytes of GPU memory that a process holds: the {HOLDERS_MAX} largest by pid, "
          "the rest summed as pid=\"other\". `verdict`: vllm, active, stale or unknown. `command` is the process title.",

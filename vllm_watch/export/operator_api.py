@@ -51,96 +51,68 @@ class Operators(Protocol):
 TestNotifier = Callable[[str], Awaitable[Reply]]
 """Sends a test message through the named notifier. Raises WatchError."""
 
+Act = Callable[..., Awaitable[Reply]]
+"""Arguments: the caller, the names in the path, and the values from the body."""
 
-class OperatorApi:
-    """Handlers of the routes. Without `operators`, only notifiers can be tested."""
+Read = Callable[["_Body"], tuple[Any, ...]]
 
-    def __init__(
-        self, auth: Auth, operators: Operators | None, test_notifier: TestNotifier | None = None
-    ) -> None:
-        self._auth = auth
-        self._of_restarts = operators
-        self._test_notifier = test_notifier
 
-    @property
-    def _operators(self) -> Operators:
-        assert self._of_restarts is not None  # noqa: S101
-        return self._of_restarts
+def routes(
+    auth: Auth, operators: Operators | None, test_notifier: TestNotifier | None = None
+) -> list[web.RouteDef]:
+    """Return the routes. Without `operators`, only notifiers can be tested."""
 
-    def routes(self) -> list[web.RouteDef]:
-        if not self._auth.exists:
-            return []
-        found = []
-        if self._test_notifier is not None:
-            path = "/api/v1/notifiers/{name}/test"
-            found.append(web.post(path, self._with("notify", self._notify)))
-        if self._of_restarts is None:
-            return found
-        return [
-            *found,
-            web.post("/api/v1/targets/{target}/restart", self._with("restart", self._restart)),
-            web.post("/api/v1/incidents/{id}/approve", self._with("approve", self._approve)),
-            web.post("/api/v1/incidents/{id}/silence", self._with("silence", self._silence)),
-            web.post("/api/v1/pause", self._with("pause", self._pause)),
-            web.post("/api/v1/resume", self._with("pause", self._resume)),
-            web.post(LARGE_BODIES_PATH, self._with("alertmanager", self._alerts)),
-        ]
+    def change(path: str, right: str, act: Act, read: Read = lambda _: ()) -> web.RouteDef:
+        async def changed(request: web.Request, caller: Caller) -> Reply:
+            body = _Body(await request.read())
+            given = read(body)
+            body.done()
+            return await act(caller, *request.match_info.values(), *given)
 
-    def _with(
-        self, right: str, handle: Callable[[web.Request, Caller], Awaitable[Reply]]
-    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        async def answered(request: web.Request, caller: Caller) -> web.StreamResponse:
-            try:
-                status, said = await handle(request, caller)
-            except JournalError as error:  # Alertmanager retries a 503
-                return refusal(503, error.cause, error.remedy)
-            except WatchError as error:
-                return refusal(400, error.cause, error.remedy)
-            return TimedResponse(
-                status=status, body=to_json(dict(said)).encode(), content_type="application/json"
-            )
+        return _guarded(auth, path, right, changed)
 
-        return Guarded(self._auth, right, answered).handle
+    if not auth.exists:
+        return []
+    found = []
+    if test_notifier is not None:
+        path = "/api/v1/notifiers/{name}/test"
+        found.append(change(path, "notify", lambda _, name: test_notifier(name)))
+    if operators is None:
+        return found
 
-    async def _restart(self, request: web.Request, caller: Caller) -> Reply:
-        body = _Body(await request.read())
-        reason, override = body.text("reason"), body.text("override_freeze", required=False)
-        body.done()
-        return await self._operators.restart(
-            caller, request.match_info["target"], reason, override or None
+    async def alerts(request: web.Request, caller: Caller) -> Reply:
+        return await operators.alerts(caller, _document(await _bounded(request)))
+
+    return [
+        *found,
+        change("/api/v1/targets/{target}/restart", "restart", operators.restart, lambda body: (
+            body.text("reason"), body.text("override_freeze", required=False) or None,
+        )),
+        change("/api/v1/incidents/{id}/approve", "approve", operators.approve),
+        change("/api/v1/incidents/{id}/silence", "silence", operators.silence,
+               lambda body: (body.text("reason"), body.minutes(default=60.0) or 60.0)),
+        change("/api/v1/pause", "pause", operators.pause,
+               lambda body: (body.text("reason"), body.minutes(default=None))),
+        change("/api/v1/resume", "pause", operators.resume, lambda body: (body.text("reason", required=False),)),
+        _guarded(auth, LARGE_BODIES_PATH, "alertmanager", alerts),
+    ]  # fmt: skip
+
+
+def _guarded(
+    auth: Auth, path: str, right: str, act: Callable[[web.Request, Caller], Awaitable[Reply]]
+) -> web.RouteDef:
+    async def answered(request: web.Request, caller: Caller) -> web.StreamResponse:
+        try:
+            status, said = await act(request, caller)
+        except JournalError as error:  # Alertmanager retries a 503
+            return refusal(503, error.cause, error.remedy)
+        except WatchError as error:
+            return refusal(400, error.cause, error.remedy)
+        return TimedResponse(
+            status=status, body=to_json(dict(said)).encode(), content_type="application/json"
         )
 
-    async def _approve(self, request: web.Request, caller: Caller) -> Reply:
-        _Body(await request.read()).done()
-        return await self._operators.approve(caller, request.match_info["id"])
-
-    async def _silence(self, request: web.Request, caller: Caller) -> Reply:
-        body = _Body(await request.read())
-        reason, minutes = body.text("reason"), body.minutes(default=60.0)
-        body.done()
-        return await self._operators.silence(
-            caller, request.match_info["id"], reason, minutes or 60.0
-        )
-
-    async def _pause(self, request: web.Request, caller: Caller) -> Reply:
-        body = _Body(await request.read())
-        reason, minutes = body.text("reason"), body.minutes(default=None)
-        body.done()
-        return await self._operators.pause(caller, reason, minutes)
-
-    async def _resume(self, request: web.Request, caller: Caller) -> Reply:
-        body = _Body(await request.read())
-        reason = body.text("reason", required=False)
-        body.done()
-        return await self._operators.resume(caller, reason)
-
-    async def _notify(self, request: web.Request, _: Caller) -> Reply:
-        _Body(await request.read()).done()
-        assert self._test_notifier is not None  # noqa: S101
-        return await self._test_notifier(request.match_info["name"])
-
-    async def _alerts(self, request: web.Request, caller: Caller) -> Reply:
-        return await self._operators.alerts(caller, _document(await _bounded(request)))
+    return web.post(path, Guarded(auth, right, answered).handle)
 
 
 class _Body:

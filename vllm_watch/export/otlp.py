@@ -2,18 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
-from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 
 from vllm_watch.board.board import Board
 from vllm_watch.errors import WatchError
-from vllm_watch.export.text import render
+from vllm_watch.export.text import own_metrics, render
 from vllm_watch.settings.stages import OtlpSettings
-from vllm_watch.support.threads import begin
+from vllm_watch.support import threads
+
+if TYPE_CHECKING:
+    from vllm_watch.export.otlp_exporter import Exporter
 
 _log = structlog.get_logger()
 
@@ -33,15 +33,13 @@ async def pushing(board: Board, settings: OtlpSettings) -> None:
     except WatchError as error:
         _log.error("otlp_unusable", cause=error.cause, remedy=error.remedy)
         return
-    own = CollectorRegistry()
-    ProcessCollector(registry=own)
-    PlatformCollector(registry=own)
+    own = own_metrics()
     failing: str | None = None
     try:
         while True:
             began = time.monotonic()
             text = render(board, own).decode()
-            because = await _aside(partial(exporter.push, text))
+            because = await _pushed(exporter, text)
             if because is not None and because != failing:
                 _log.error("otlp_fails", endpoint=settings.endpoint, because=because)
             elif because is None and failing is not None:
@@ -52,21 +50,11 @@ async def pushing(board: Board, settings: OtlpSettings) -> None:
         exporter.close()
 
 
-async def _aside(push: Callable[[], str | None]) -> str | None:
-    """Push in a daemon thread, so that a hung collector blocks nothing."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[str | None] = loop.create_future()
-
-    def end(because: str | None) -> None:
-        if not done.done():
-            done.set_result(because)
-
-    def run() -> None:
-        try:
-            because = push()
-        except Exception as error:  # noqa: BLE001 - logged, and the push is retried
-            because = f"{type(error).__name__}: {error}"
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(end, because)
-
-    return await done if begin(run) else "no thread can be had"
+async def _pushed(exporter: "Exporter", text: str) -> str | None:
+    """Push in a thread, so that a hung collector blocks nothing. Return the cause of a failure."""
+    try:
+        return await threads.run(lambda: exporter.push(text), None)
+    except MemoryError:
+        return "no thread can be had"
+    except Exception as error:  # noqa: BLE001 - logged, and the push is retried
+        return f"{type(error).__name__}: {error}"

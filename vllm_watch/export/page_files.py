@@ -1,7 +1,7 @@
 """The status page's files and runbooks. Browsers reload the page when the files' digest changes."""
 
 import hashlib
-from functools import lru_cache
+from functools import cache
 from importlib.resources import files
 
 TYPES = {
@@ -12,19 +12,9 @@ TYPES = {
 }
 
 
-@lru_cache(maxsize=1)
-def contents() -> dict[str, bytes]:
-    """Return the page's files by name."""
-    return _of("page")
-
-
-@lru_cache(maxsize=1)
-def runbooks() -> dict[str, bytes]:
-    """Return the rendered runbooks by name."""
-    return _of("runbooks")
-
-
-def _of(name: str) -> dict[str, bytes]:
+@cache
+def contents(name: str = "page") -> dict[str, bytes]:
+    """Return the page's files, or the rendered `runbooks`, by name."""
     folder = files("vllm_watch.export").joinpath(name)
     return {
         file.name: file.read_bytes()
@@ -33,7 +23,7 @@ def _of(name: str) -> dict[str, bytes]:
     }
 
 
-@lru_cache(maxsize=1)
+@cache
 def digest() -> str:
     """Return a digest of the page's files."""
     found = hashlib.sha256()

@@ -169,7 +169,7 @@ def signed_in(config: WebConfig) -> Middleware:
 def _brings_token(request: web.Request) -> bool:
     scheme = request.headers.get("Authorization", "").partition(" ")[0]
     guard = guard_of(request)
-    return scheme.lower() == "bearer" and guard is not None and guard.takes_tokens
+    return scheme.lower() == "bearer" and guard is not None and guard.auth.exists
 
 
 def _names(request: web.Request) -> frozenset[str]:

@@ -51,27 +51,23 @@ setInterval(async () => {
 """
 
 
-class Public:
-    """Serves `/public`, its style sheet and its script."""
+def routes(board: Board) -> list[web.RouteDef]:
+    """Return the routes of `/public`, its style sheet and its script."""
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
-
-    def routes(self) -> list[web.RouteDef]:
-        return [
-            web.get("/public", self.page), web.get("/public/style.css", self.style),
-            web.get("/public/live.js", self.script),
-        ]  # fmt: skip
-
-    async def page(self, request: web.Request) -> web.StreamResponse:
-        html = page(self._board, time.time())
+    async def shown(request: web.Request) -> web.StreamResponse:
+        html = page(board, time.time())
         return await answer(request, html.encode(), "text/html", **{"Cache-Control": "no-store"})
 
-    async def style(self, request: web.Request) -> web.StreamResponse:
+    async def style(request: web.Request) -> web.StreamResponse:
         return await answer(request, _STYLE.encode(), "text/css")
 
-    async def script(self, request: web.Request) -> web.StreamResponse:
+    async def script(request: web.Request) -> web.StreamResponse:
         return await answer(request, _LIVE.encode(), "text/javascript")
+
+    return [
+        web.get("/public", shown), web.get("/public/style.css", style),
+        web.get("/public/live.js", script),
+    ]  # fmt: skip
 
 
 def page(board: Board, t: float) -> str:

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import socket
 from collections.abc import Collection, Sequence
+from functools import partial
 from pathlib import Path
 
 from aiohttp import web
@@ -14,17 +15,16 @@ from aiohttp.typedefs import Handler, Middleware
 
 from vllm_watch.board.board import Board
 from vllm_watch.errors import ServeError
-from vllm_watch.export import page_files
+from vllm_watch.export import events, gate, operator_api, page_files
+from vllm_watch.export import public as public_page
 from vllm_watch.export.answers import BODY_BYTES_MAX, HEADERS, answer, errors_as_json, small_bodies
 from vllm_watch.export.api import Api, ReadJournal, Ready, Recording, Reload
 from vllm_watch.export.auth import Auth
 from vllm_watch.export.callers import only_from
-from vllm_watch.export.events import Events
-from vllm_watch.export.gate import GateApi, Gatekeeper
+from vllm_watch.export.gate import Gatekeeper
 from vllm_watch.export.listener import Listener
-from vllm_watch.export.operator_api import OperatorApi, Operators, TestNotifier
+from vllm_watch.export.operator_api import Operators, TestNotifier
 from vllm_watch.export.passwords import signed_in
-from vllm_watch.export.public import Public
 from vllm_watch.export.status import Status
 from vllm_watch.export.web_config import WebConfig
 from vllm_watch.settings.stages import TokenSettings
@@ -78,19 +78,13 @@ class Server:
         status = Status(board)
         auth = Auth(tokens)
         api = Api(
-            board,
-            status,
-            ready=ready,
-            reload=reload,
-            recording=recording,
-            journal=journal,
-            auth=auth,
-        )
+            board, status, ready=ready, reload=reload, recording=recording, journal=journal, auth=auth,
+        )  # fmt: skip
         self.routes: tuple[web.RouteDef, ...] = (
-            *api.routes(), *Assets().routes(), web.get("/api/v1/events", Events(board, status).handle),
-            *OperatorApi(auth, operators, test_notifier).routes(),
-            *(Public(board).routes() if public else ()),
-            *(() if gatekeeper is None else GateApi(gatekeeper, board.targets).routes()),
+            *api.routes(), *assets(), web.get("/api/v1/events", partial(events.handle, board, status)),
+            *operator_api.routes(auth, operators, test_notifier),
+            *(public_page.routes(board) if public else ()),
+            *(() if gatekeeper is None else gate.routes(gatekeeper, board.targets)),
         )  # fmt: skip
         self._bound: socket.socket | None = None
         self._runner: web.AppRunner | None = None
@@ -99,7 +93,7 @@ class Server:
 
     @property
     def scheme(self) -> str:
-        return self._web.scheme
+        return "http" if self._web.context is None else "https"
 
     @property
     def connections(self) -> int:
@@ -196,37 +190,24 @@ def _cannot(host: str, port: int, error: OSError) -> ServeError:
     return ServeError(f"Cannot listen on {host}:{port}: {error.strerror}", remedy)
 
 
-class Assets:
-    """Serves `/`, `/page/NAME` and `/runbooks/NAME`."""
+def assets() -> list[web.RouteDef]:
+    """Return the routes `/`, `/page/NAME` and `/runbooks/NAME`."""
+    files: dict[str, tuple[bytes, str, str]] = {}  # content, type, ETag
+    for folder in ("page", "runbooks"):
+        for name, content in page_files.contents(folder).items():
+            stem, _, ending = name.rpartition(".")
+            tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+            path = f"/{folder}/{stem if folder == 'runbooks' else name}"
+            files[path] = content, page_files.TYPES[ending], tag
+    files["/"] = files["/page/index.html"]
 
-    def __init__(self) -> None:
-        self._files: dict[str, tuple[bytes, str, str]] = {}  # content, type, ETag
-        for folder, found in (("page", page_files.contents()), ("runbooks", page_files.runbooks())):
-            for name, content in found.items():
-                tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
-                kind = page_files.TYPES[name.rpartition(".")[2]]
-                self._files[f"{folder}/{name}"] = content, kind, tag
-
-    def routes(self) -> list[web.RouteDef]:
-        return [
-            web.get("/", self.page), web.get("/page/{name}", self.file),
-            web.get("/runbooks/{name}", self.runbook),
-        ]  # fmt: skip
-
-    async def page(self, request: web.Request) -> web.StreamResponse:
-        return await self._send(request, "page/index.html")
-
-    async def file(self, request: web.Request) -> web.StreamResponse:
-        return await self._send(request, f"page/{request.match_info['name']}")
-
-    async def runbook(self, request: web.Request) -> web.StreamResponse:
-        return await self._send(request, f"runbooks/{request.match_info['name']}.html")
-
-    async def _send(self, request: web.Request, name: str) -> web.StreamResponse:
-        if name not in self._files:
+    async def send(request: web.Request) -> web.StreamResponse:
+        if request.path not in files:
             raise web.HTTPNotFound
-        content, kind, tag = self._files[name]
+        content, kind, tag = files[request.path]
         # The browser asks again each time, so an upgrade takes effect at once.
         if request.headers.get("If-None-Match") == tag:
             return web.Response(status=304, headers={"ETag": tag, "Cache-Control": "no-cache"})
         return await answer(request, content, kind, **{"ETag": tag, "Cache-Control": "no-cache"})
+
+    return [web.get(path, send) for path in ("/", "/page/{name}", "/runbooks/{name}")]

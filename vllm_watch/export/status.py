@@ -17,7 +17,7 @@ from vllm_watch.export.gpu_families import distinct_holders
 from vllm_watch.incidents import reasons, recurrence, way
 from vllm_watch.incidents.incident import Incident, in_order, plain_evidence, plain_worst
 from vllm_watch.incidents.relations import CAUSES_BESIDE
-from vllm_watch.samples.gpu import GpuReading, GpuSample
+from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders, Holder, Judged
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.story.base import STEPS, step_of
@@ -124,8 +124,16 @@ class Status:
         return kept[2]
 
     def gpus(self) -> str:
-        reading = self._board.gpus
-        return "null" if reading is None else to_json(_reading(reading, self._board))
+        board, reading = self._board, self._board.gpus
+        if reading is None:
+            return "null"
+        found = _record(reading)
+        if reading.gpus is not None:
+            found["gpus"] = [
+                _gpu(gpu, board.xid_errors.get(gpu.uuid, {}), board.holders.get(gpu.uuid))
+                for gpu in reading.gpus
+            ]
+        return to_json(found)
 
     def incidents(self, target: str | None = None, state: str | None = None) -> str:
         found = [
@@ -250,16 +258,6 @@ def _state(incident: Incident) -> str:
     return "open" if incident.open else "resolved"
 
 
-def _reading(reading: GpuReading, board: Board) -> dict[str, object]:
-    found = _record(reading)
-    if reading.gpus is not None:
-        found["gpus"] = [
-            _gpu(gpu, board.xid_errors.get(gpu.uuid, {}), board.holders.get(gpu.uuid))
-            for gpu in reading.gpus
-        ]
-    return found
-
-
 def _gpu(
     gpu: GpuSample, xid_errors: Mapping[int, int], judged: GpuHolders | None
 ) -> dict[str, object]:
@@ -286,12 +284,7 @@ def _holder(holder: Holder | None) -> dict[str, object]:
 
 def _judged(judged: Judged | None) -> dict[str, object]:
     judged = judged or Judged(verdict=UNKNOWN)
-    return {
-        "verdict": judged.verdict,
-        "reason": judged.reason,
-        "evidence": judged.evidence,
-        "remedy": judged.remedy,
-    }
+    return {name: getattr(judged, name) for name in ("verdict", "reason", "evidence", "remedy")}
 
 
 def public_arguments(cmdline: tuple[str, ...] | None) -> list[str] | None:

@@ -6,6 +6,7 @@ from functools import partial
 from operator import attrgetter
 
 from vllm_watch.board.board import TargetEntry
+from vllm_watch.board.restarts import AttemptShown
 from vllm_watch.export.family import Family, Series, by_label, is_set, one_hot, optional, rows
 from vllm_watch.incidents.incident import SEVERITIES, Incident
 from vllm_watch.samples.observation import OUTCOMES
@@ -14,7 +15,10 @@ _gauge = rows("vllm_watch_target_", "target")
 _info = rows("vllm_watch_target_", "target", "info")
 _NOT_YET = "Absent until the first scrape of the target."
 _NO_PROCESS = "Absent if vLLM does not export process_*: V0 from 0.5.5, several API servers."
-_NO_SIGHT = "Absent until enough scrapes have shown the target's exports."
+_detector = partial(
+    rows("vllm_watch_detector_", "target"), labels=("detector",), few=True,
+    absent="Absent until enough scrapes have shown the target's exports.",
+)  # fmt: skip
 
 _outcome = one_hot("outcome", OUTCOMES)
 
@@ -72,22 +76,11 @@ TARGET_FAMILIES: tuple[Family, ...] = (
            _NO_PROCESS, value=optional("signals.process_start_time")),
     _gauge("unknown_families", "Families of vLLM on the target's /metrics that this version of vllm-watch does not know.",
            "Absent while /metrics cannot be read.", value=_families_unknown),
-    Family(
-        name="vllm_watch_detector_blind", kind="gauge", scope="target", labels=("detector",),
-        help="1 if the detector lacks a required signal on this target and so cannot find anything, else 0; "
-             "/api/v1/status and the page name the missing signal and the fix.",
-        absent=_NO_SIGHT, series=partial(_sight, "blind"), few=True,
-    ),
-    Family(
-        name="vllm_watch_detector_partly_blind", kind="gauge", scope="target", labels=("detector",),
-        help="1 if the detector finds less, or later, because this target lacks some data, else 0.",
-        absent=_NO_SIGHT, series=partial(_sight, "partly"), few=True,
-    ),
+    _detector("blind", "1 if the detector lacks a required signal on this target and so cannot find anything, else 0; "
+              "/api/v1/status and the page name the missing signal and the fix.", series=partial(_sight, "blind")),
+    _detector("partly_blind", "1 if the detector finds less, or later, because this target lacks some data, else 0.",
+              series=partial(_sight, "partly")),
 )  # fmt: skip
-
-
-def _labels_of(incident: Incident) -> tuple[str, ...]:
-    return (incident.engine or "", incident.kind, incident.cause, incident.severity)
 
 
 def _open(
@@ -98,7 +91,7 @@ def _open(
     def read(entry: TargetEntry) -> Series:
         found: dict[tuple[str, ...], float] = {}
         for each in entry.incidents.open.values():
-            labels, own = _labels_of(each), value(each)
+            labels, own = (each.engine or "", each.kind, each.cause, each.severity), value(each)
             found[labels] = choose(own, found.get(labels, own))
         return sorted(found.items())
 
@@ -128,10 +121,9 @@ INCIDENT_FAMILIES: tuple[Family, ...] = (
     _incident("restart_advised",
               "1 if a restart is known to cure the cause of the incident of vllm_watch_incident_open, else 0.", _NONE_OPEN,
               series=_open(lambda each: int(each.restart_advised), max)),
-    Family(
-        name="vllm_watch_incidents_total", kind="counter", scope="incidents", labels=("kind",),
-        help="Incidents of this kind that were opened, including closed ones.", series=by_label("incidents.opened"),
-    ),
+    rows("vllm_watch_incidents_", "incidents", "counter")(
+        "total", "Incidents of this kind that were opened, including closed ones.",
+        labels=("kind",), series=by_label("incidents.opened")),
 )  # fmt: skip
 
 
@@ -152,18 +144,12 @@ def _kept_back(entry: TargetEntry) -> Series | None:
     return [((gate,), count) for gate, count in sorted(counts.items())]
 
 
-def _mode(entry: TargetEntry) -> Series | None:
-    return None if entry.restart is None else (((entry.restart.mode,), 1),)
+def _last(value: Callable[[AttemptShown], float | None]) -> Callable[[TargetEntry], Series | None]:
+    def read(entry: TargetEntry) -> Series | None:
+        last = None if entry.restart is None else entry.restart.last
+        return None if last is None else (((last.trigger, last.state), value(last)),)
 
-
-def _last(entry: TargetEntry) -> Series | None:
-    last = None if entry.restart is None else entry.restart.last
-    return None if last is None else (((last.trigger, last.state), 1),)
-
-
-def _last_ended(entry: TargetEntry) -> Series | None:
-    last = None if entry.restart is None else entry.restart.last
-    return None if last is None else (((last.trigger, last.state), last.ended_timestamp_seconds),)
+    return read
 
 
 _restart = rows("vllm_watch_restart_", "target")
@@ -182,16 +168,16 @@ RESTART_FAMILIES: tuple[Family, ...] = (
               "A check that never refused is absent; counted since the watcher began.",
               labels=("blocker",), series=by_label("restart_counts.blocked")),
     _restart_info("mode_info", "Whether the target may be restarted: observe, approve or auto.", _OFF,
-                  labels=("mode",), series=_mode),
+                  labels=("mode",), series=lambda entry: entry.restart and (((entry.restart.mode,), 1),)),
     _restart("budget_remaining", "Restarts left in the hourly and daily budgets of the target's group.",
              _OFF + " Absent while the journal cannot be read.", value=optional("restart.budget_remaining")),
     _restart("breaker_open", "1 if the last restart did not help and only a person may try again, else 0.", _OFF,
              value=optional("restart.breaker", is_set)),
     _restart_info("last_info",
                   "Outcome of the target's last finished attempt, by trigger; from the journal, so that it outlives the watcher.",
-                  _NONE_ENDED, labels=("trigger", "outcome"), series=_last),
+                  _NONE_ENDED, labels=("trigger", "outcome"), series=_last(lambda _: 1)),
     _restart("last_timestamp_seconds", "Unix time at which the attempt of vllm_watch_restart_last_info ended.",
-             _NONE_ENDED, labels=("trigger", "outcome"), series=_last_ended),
+             _NONE_ENDED, labels=("trigger", "outcome"), series=_last(attrgetter("ended_timestamp_seconds"))),
     _restart("payoff_ratio", "Throughput that the last measured restart regained ÷ throughput of a fresh engine, from -1 to 1.",
              "Absent until a restart was measured; one without traffic measures nothing.",
              value=optional("restart.payoff_ratio")),

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any
 from zlib import crc32
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
@@ -37,6 +37,14 @@ def render(board: Board, own: CollectorRegistry, *, openmetrics: bool = False) -
     parts.append(own_lines.decode())
     # Names from /proc may be invalid UTF-8.
     return "".join(parts).encode("utf-8", "replace")
+
+
+def own_metrics() -> CollectorRegistry:
+    """Return the watcher's process metrics."""
+    own = CollectorRegistry()
+    ProcessCollector(registry=own)
+    PlatformCollector(registry=own)
+    return own
 
 
 def wants_openmetrics(accept: str) -> bool:
@@ -83,9 +91,10 @@ def _rows(board: Board) -> dict[Scope, Rows]:
         for entry in (board.own, board.host)
         if any(entry.incidents.opened.values())
     ]
+    notifiers = [(_label("notifier", name), health) for name, health in sorted(board.notifiers.items())]  # fmt: skip
     return {
-        "watcher": [("", board)], "target": targets, "incidents": [*targets, *shared], "engine": engines, "source": sources,
-        "gpu": _gpu_rows(board),
+        "watcher": [("", board)], "notifier": notifiers, "target": targets, "incidents": [*targets, *shared], "engine": engines,
+        "source": sources, "gpu": _gpu_rows(board),
     }  # fmt: skip
 
 

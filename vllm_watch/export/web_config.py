@@ -64,10 +64,6 @@ class WebConfig:
     def context(self) -> ssl.SSLContext | None:
         return self._used.context
 
-    @property
-    def scheme(self) -> str:
-        return "http" if self.context is None else "https"
-
     def open(self) -> None:
         """Read the file once. Raises ConfigError."""
         if self._path is not None and not self._seen:
@@ -82,7 +78,11 @@ class WebConfig:
 
     def look(self) -> None:
         """Apply changed files. Blocks on the disk."""
-        if self._path is None or (self._accepted and self._stamp_now() == self._seen):
+        if self._path is None or self.health is None:
+            return
+        # A refused configuration is read again at each check.
+        now = _stamp((self._path, *self._used.settings.files))
+        if self.health.problem is None and now == self._seen:
             return
         try:
             found = _load(self._path)
@@ -92,11 +92,6 @@ class WebConfig:
         else:
             self._use(found)
             _log.info("web_config_reloaded", file=str(self._path))
-
-    @property
-    def _accepted(self) -> bool:
-        """False after a refused configuration, which is read again at each check."""
-        return self.health is None or self.health.problem is None
 
     def _use(self, found: _Used) -> None:
         self._used, self._seen = found, found.stamp
@@ -108,10 +103,6 @@ class WebConfig:
         if self.health is not None and self.health.problem != error.cause:
             self.health.problem, self.health.remedy = error.cause, error.remedy
             _log.error("web_config_not_usable", cause=error.cause, remedy=error.remedy)
-
-    def _stamp_now(self) -> _Stamp:
-        assert self._path is not None  # noqa: S101
-        return _stamp((self._path, *self._used.settings.files))
 
 
 def _load(path: Path) -> _Used:
@@ -140,7 +131,7 @@ def _refuse_less(used: _Used, found: _Used) -> None:
 
 
 def _stamp(files: tuple[Path, ...]) -> _Stamp:
-    return tuple(_stamp_of(file) for file in files)
+    return tuple(map(_stamp_of, files))
 
 
 def _stamp_of(file: Path) -> tuple[int, int, int] | None:
@@ -163,20 +154,6 @@ def context_of(settings: TlsSettings) -> ssl.SSLContext | None:
         made.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     made.set_ciphers(":".join(settings.ciphers) or _DEFAULT_CIPHERS)
     made.set_alpn_protocols(["http/1.1"])
-    _certify(made, settings)
-    if settings.client_ca_file is not None:
-        try:
-            regular_file.check(settings.client_ca_file)
-            made.load_verify_locations(cafile=settings.client_ca_file)
-        except OSError as error:
-            cause = f"tls_server_config.client_ca_file: {settings.client_ca_file}: {_why(error)}"
-            raise ConfigError(cause, "give CA certificates, in PEM") from None
-        made.verify_mode = _MODES[settings.client_auth_type]
-    return made
-
-
-def _certify(made: ssl.SSLContext, settings: TlsSettings) -> None:
-    assert settings.cert_file is not None and settings.key_file is not None  # noqa: PT018, S101
     try:
         regular_file.check(settings.cert_file)
         regular_file.check(settings.key_file, if_exposed="warned")
@@ -186,6 +163,15 @@ def _certify(made: ssl.SSLContext, settings: TlsSettings) -> None:
         raise ConfigError(f"tls_server_config: {files}: {_why(error)}", _REMEDY) from None
     except ValueError as error:
         raise ConfigError(f"tls_server_config: {settings.key_file}: {error}", _REMEDY) from None
+    if settings.client_ca_file is not None:
+        try:
+            regular_file.check(settings.client_ca_file)
+            made.load_verify_locations(cafile=settings.client_ca_file)
+        except OSError as error:
+            cause = f"tls_server_config.client_ca_file: {settings.client_ca_file}: {_why(error)}"
+            raise ConfigError(cause, "give CA certificates, in PEM") from None
+        made.verify_mode = _MODES[settings.client_auth_type]
+    return made
 
 
 def _why(error: OSError) -> str:

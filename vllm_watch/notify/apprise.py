@@ -1,7 +1,5 @@
 """Send messages through the library apprise, which runs in threads because it blocks."""
 
-import asyncio
-import contextlib
 import importlib.util
 import logging
 import re
@@ -10,11 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from vllm_watch.errors import WatchError
+from vllm_watch.errors import Finding, WatchError
 from vllm_watch.notify import base
 from vllm_watch.notify.words import Message, clean
 from vllm_watch.settings.notifications import AppriseNotifier
-from vllm_watch.support import regular_file
+from vllm_watch.support import regular_file, threads
 from vllm_watch.support.redaction import HIDDEN, redact_always
 
 if TYPE_CHECKING:
@@ -48,36 +46,30 @@ class Notifier:
         if self._busy:
             text = "the last try has not ended yet: a service hangs"
             return base.Sent(outcome=base.UNSURE, text=text)
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[base.Sent] = loop.create_future()
 
-        def work() -> None:
+        def work() -> base.Sent:
             try:
-                sent = self._send(message)
+                return self._send(message)
             except Exception as error:  # noqa: BLE001 - its text may hold a token
                 text = f"apprise failed: {type(error).__name__}"
-                sent = base.Sent(outcome=base.UNSURE, text=text)
-            self._busy = False
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(_settle, done, sent)
+                return base.Sent(outcome=base.UNSURE, text=text)
+            finally:
+                self._busy = False
 
-        # A daemon thread, so that a hung service does not block the exit.
         self._busy = True
-        threading.Thread(target=work, name=f"notify {self._settings.name}", daemon=True).start()
         try:
-            async with asyncio.timeout(self._settings.timeout_seconds):
-                return await done
+            return await threads.run(work, self._settings.timeout_seconds)
         except TimeoutError:
             text = f"no answer within {self._settings.timeout_seconds:g} s"
             return base.Sent(outcome=base.UNSURE, text=text)
 
-    def check(self) -> list[base.Finding]:
+    def check(self) -> list[Finding]:
         if importlib.util.find_spec("apprise") is None:
-            return [base.Finding(ok=False, text=MISSING, remedy=INSTALL)]
+            return [Finding(ok=False, text=MISSING, remedy=INSTALL)]
         try:
             urls = self._urls()
         except WatchError as error:
-            return [base.Finding(ok=False, text=error.cause, remedy=error.remedy)]
+            return [Finding(ok=False, text=error.cause, remedy=error.remedy)]
         found = []
         for number, url in enumerate(urls, 1):
             with _LogCapture(urls):
@@ -86,9 +78,9 @@ class Notifier:
             if service is None:
                 text = f"apprise does not accept URL {number} ({name})"
                 remedy = "see https://github.com/caronc/apprise/wiki for the form of each service"
-                found.append(base.Finding(ok=False, text=text, remedy=remedy))
+                found.append(Finding(ok=False, text=text, remedy=remedy))
             else:
-                found.append(base.Finding(ok=True, text=f"URL {number} is for {name}"))
+                found.append(Finding(ok=True, text=f"URL {number} is for {name}"))
         return found
 
     def _send(self, message: Message) -> base.Sent:
@@ -160,7 +152,9 @@ def _service(url: str) -> "NotifyBase | None":
 
 def _notify(service: "NotifyBase", message: Message) -> bool:
     """Send Markdown, which apprise converts. Services that accept only plain text get plain text."""
-    formats = {str(getattr(each, "value", each)) for each in _several(service.notify_format)}
+    taken: Any = service.notify_format
+    several = taken if isinstance(taken, tuple | list) else (taken,)
+    formats = {str(getattr(each, "value", each)) for each in several}
     plain = formats == {"text"}
     done = message.phase == "resolved"
     return bool(service.notify(
@@ -168,10 +162,6 @@ def _notify(service: "NotifyBase", message: Message) -> bool:
         body_format="text" if plain else "markdown",
         notify_type="success" if done else _TYPES.get(message.severity, "info"),
     ))  # fmt: skip
-
-
-def _several(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, tuple | list) else (value,)
 
 
 class _LogCapture(logging.Handler):
@@ -213,8 +203,3 @@ def _pieces(url: str) -> set[str]:
     parts = {rest, *re.split(r"[/:@?&=,;#\s]+", rest)}
     parts |= {unquote(each) for each in parts}
     return {each for each in parts if len(each) >= PIECE_CHARACTERS_MIN}
-
-
-def _settle(future: "asyncio.Future[base.Sent]", sent: base.Sent) -> None:
-    if not future.done():
-        future.set_result(sent)

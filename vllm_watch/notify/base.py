@@ -4,15 +4,14 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from vllm_watch.clients.signed_post import NewSession, new_session
+from vllm_watch.errors import Finding
 from vllm_watch.notify.words import Message
 
 SENT, UNSENT, UNSURE, REFUSED = "sent", "unsent", "unsure", "refused"
 """SENT: accepted. UNSENT: certainly not sent. UNSURE: perhaps accepted. REFUSED: rejected for its content."""
-
-FAILED, DROPPED = "failed", "dropped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,28 +30,6 @@ class Sent:
     outcome: str
     text: str  # without secrets
     retry_after_seconds: float = 0.0
-
-
-class Report(NamedTuple):
-    """One update of NotifierHealth."""
-
-    outcome: str  # SENT | FAILED | DROPPED | "" (only the queue's length changed)
-    number: int
-    queue: int
-    because: str | None  # without secrets
-    t: float  # Unix seconds
-
-
-Tell = Callable[[Report], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """The result of one check of a configuration."""
-
-    ok: bool
-    text: str
-    remedy: str | None = None
 
 
 class Notifier(Protocol):

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from vllm_watch.board.board import Board, TargetEntry
 from vllm_watch.board.restarts import AttemptShown, RestartPlan, Waiting
@@ -26,20 +26,18 @@ _ENDS = ("helped", "did_not_help", "failed", "uncertain", "cancelled", "dry_run"
 _STEP_OF_VERDICT = {"approve": "approval", "refuse": "refused", "wait": "refused"}
 
 
+@dataclass(slots=True, eq=False)
 class BoardAlerts:
     """Reads alerts from the board. `silenced` returns True for the id of a silenced incident."""
 
-    def __init__(
-        self, board: Board, silenced: Callable[[str], bool], unreadable_seconds: float
-    ) -> None:
-        self._board = board
-        self._silenced = silenced
-        self.unreadable_seconds = unreadable_seconds
-        self._began_t = time.time()
+    board: Board
+    silenced: Callable[[str], bool]
+    unreadable_seconds: float
+    _began_t: float = field(default_factory=time.time, init=False)
 
     def now(self, lasting: Iterable[Alert]) -> list[Alert]:
         """Return all current alerts. `lasting` are the alerts that were last reported as open."""
-        now_t, board = time.time(), self._board
+        now_t, board = time.time(), self.board
         common = {each.id for each in board.own.incidents.open.values() if each.kind == FLEET_KIND}
         unreadable = {
             each.incident.target: each.incident for each in lasting if each.about == UNREADABLE
@@ -52,7 +50,7 @@ class BoardAlerts:
                 inhibited |= each.recurring is not None and each.recurring.told
                 found.append(Alert(
                     incident=each, group=entry.target.group, restart=self._restart(each),
-                    silenced=self._silenced(each.id), inhibited=inhibited,
+                    silenced=self.silenced(each.id), inhibited=inhibited,
                 ))  # fmt: skip
         for name, entry in board.targets.items():
             if entry.restart is not None:
@@ -65,12 +63,12 @@ class BoardAlerts:
         now_t, incident = time.time(), alert.incident
         old = now_t - self._began_t >= FORGOTTEN_SECONDS
         if alert.about == UNREADABLE:
-            entry = self._board.targets.get(incident.target)
+            entry = self.board.targets.get(incident.target)
             if (entry is None and not old) or (entry is not None and entry.signals is None):
                 return None
             resolution = "target_gone" if entry is None else "healthy"
             return _over(alert, now_t, resolution, incident.summary)
-        known = self._board.incidents.find(alert.id)
+        known = self.board.incidents.find(alert.id)
         if known is None:
             return _over(alert, now_t, "unknown", incident.summary) if old else None
         if known.resolved_t is None:
@@ -80,7 +78,7 @@ class BoardAlerts:
 
     def _restart(self, incident: Incident) -> str:
         names = incident.restart_targets or (incident.target,)
-        entries = {name: self._board.targets[name] for name in names if name in self._board.targets}
+        entries = {name: self.board.targets[name] for name in names if name in self.board.targets}
         said = {name: _restart_words(incident, entry.restart) for name, entry in entries.items()}
         if len(said) == 1:
             return next(iter(said.values()))
@@ -172,19 +170,14 @@ def _steps(entry: TargetEntry, plan: RestartPlan, now_t: float) -> Iterator[Aler
 def _step(
     entry: TargetEntry, name: str, step: str, t: float, text: str, incident_id: str | None
 ) -> Alert:
-    evidence = () if incident_id is None else (_evidence(incident_id),)
+    of: tuple[str, ...] = () if incident_id is None else (incident_id,)
     incident = Incident(
         id=f"restart-{name}-{step}", target=entry.target.name, engine=None, kind="restart",
         cause=step, severity="ticket" if step in _TICKETS else "info", summary=text,
-        evidence_for=evidence, related=() if incident_id is None else (incident_id,),
-        opened_t=t, updated_t=t, began_t=t,
+        evidence_for=tuple(Evidence(name="incident", value=each, text=f"incident {each}") for each in of),
+        related=of, opened_t=t, updated_t=t, began_t=t,
     )  # fmt: skip
     return Alert(incident=incident, about=RESTART, group=entry.target.group)
-
-
-def _evidence(incident_id: str) -> Evidence:
-    text = f"incident {incident_id}"
-    return Evidence(name="incident", value=incident_id, unit="", expected=None, text=text)
 
 
 def _wish(wish: Waiting) -> str:

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Sequence
 
 import structlog
 
+from vllm_watch.board.health import DROPPED, FAILED, NotifierHealth
 from vllm_watch.notify import base, policy
 from vllm_watch.notify.alert import Alert, Notification
-from vllm_watch.notify.base import DROPPED, FAILED, Notifier, Report, Sent, Tell
+from vllm_watch.notify.base import Notifier, Sent
 from vllm_watch.notify.ledger import Ledger
 from vllm_watch.notify.policy import Batch
-from vllm_watch.notify.words import Links, message
-from vllm_watch.settings.notifications import NotifierSettings
+from vllm_watch.notify.words import message
+from vllm_watch.settings.notifications import NotificationsSettings, NotifierSettings
 
 _log = structlog.get_logger()
 
@@ -35,14 +36,14 @@ class Delivery:
     """Sends the messages of one notifier."""
 
     def __init__(
-        self, settings: NotifierSettings, notifier: Notifier, ledger: Ledger, links: Links, tell: Tell
+        self, settings: NotifierSettings, notifier: Notifier, ledger: Ledger, links: NotificationsSettings, health: NotifierHealth
     ) -> None:  # fmt: skip
         self._settings = settings
         self._name = settings.name
         self._notifier = notifier
         self._ledger = ledger
         self._links = links
-        self._tell = tell
+        self._health = health
         self._woken = asyncio.Event()
         self._tries = 0
         self._refusals = 0
@@ -159,7 +160,7 @@ class Delivery:
         return wait
 
     def _report(self, outcome: str, count: int) -> None:
-        self._tell(Report(outcome, count, self.queue, self._failing, time.time()))
+        self._health.count(outcome, count, self.queue, self._failing, time.time())
 
 
 def _key(notifier: str, batch: Batch) -> str:

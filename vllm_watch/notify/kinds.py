@@ -4,10 +4,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from vllm_watch.errors import WatchError
+from vllm_watch.errors import Finding, WatchError
 from vllm_watch.notify import apprise, kubernetes_events, webhook
-from vllm_watch.notify.base import SENT, Finding, Notifier, Tools
-from vllm_watch.notify.words import Links, trial_message
+from vllm_watch.notify.base import SENT, Notifier, Tools
+from vllm_watch.notify.words import trial_message
 from vllm_watch.settings.notifications import (
     AnyNotifier,
     AppriseNotifier,
@@ -63,8 +63,7 @@ async def send_test(settings: NotificationsSettings, one: AnyNotifier) -> list[F
     t = time.time()
     if isinstance(one, KubernetesEvents):
         return [*findings, await kubernetes_events.send_test(one, tools, t)]
-    links = Links(settings.page_url, settings.runbooks_url)
-    sent = await make(one, tools).send(trial_message(one.name, links, t))
+    sent = await make(one, tools).send(trial_message(one.name, settings, t))
     ok = sent.outcome == SENT
     text = (
         f"the test message was accepted: {sent.text}" if ok else f"it was not accepted: {sent.text}"

@@ -13,12 +13,13 @@ from typing import Any
 
 import structlog
 
+from vllm_watch.board.health import DROPPED, FAILED, SENT, NotifierHealth
 from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, in_cluster
+from vllm_watch.errors import Finding
 from vllm_watch.incidents.incident import OPENED, RESOLVED, UPDATED, Incident, IncidentEvent
 from vllm_watch.notify import base
-from vllm_watch.notify.base import DROPPED, FAILED, SENT, Finding, Report, Tell
-from vllm_watch.notify.words import clean
-from vllm_watch.samples.target import WATCHER, Target
+from vllm_watch.notify.words import clean, trial_incident
+from vllm_watch.samples.target import Target
 from vllm_watch.settings.notifications import KubernetesEvents
 from vllm_watch.story.kinds import story_of
 
@@ -38,14 +39,15 @@ Pod = tuple[str, str]  # namespace (empty: our own), name
 class Events:
     """Sends Events to one API server, in order."""
 
-    def __init__(self, settings: KubernetesEvents, tools: base.Tools, tell: Tell) -> None:
+    def __init__(
+        self, settings: KubernetesEvents, tools: base.Tools, health: NotifierHealth
+    ) -> None:
         self._settings = settings
         self._tools = tools
-        self._tell = tell
+        self._health = health
         self._queue: asyncio.Queue[tuple[IncidentEvent, Pod]] = asyncio.Queue(QUEUE_MAX)
         self._reported: dict[str, tuple[str, str]] = {}  # incident id → cause, severity
         self._failing: str | None = None
-        self._task = asyncio.create_task(self._run(), name=f"events {settings.name}")
 
     def put(self, event: IncidentEvent, targets: Iterable[Target]) -> None:
         incident = event.incident
@@ -65,11 +67,7 @@ class Events:
             except asyncio.QueueFull:
                 self._say(DROPPED, self._failing)
 
-    async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _run(self) -> None:
+    async def run(self) -> None:
         while True:
             event, pod = await self._queue.get()
             for number in range(TRIES_MAX):
@@ -105,7 +103,7 @@ class Events:
         self._say(FAILED, because)
 
     def _say(self, outcome: str, because: str | None) -> None:
-        self._tell(Report(outcome, 1, self._queue.qsize(), because, time.time()))
+        self._health.count(outcome, 1, self._queue.qsize(), because, time.time())
 
 
 async def post(api: Api, event: IncidentEvent, pod: Pod) -> Answer:
@@ -172,10 +170,7 @@ def check(settings: KubernetesEvents, tools: base.Tools) -> list[Finding]:
 async def send_test(settings: KubernetesEvents, tools: base.Tools, t: float) -> Finding:
     """Write a test Event for the named pod or our own pod."""
     pod = _own_pod(settings, tools) or tools.environ.get("HOSTNAME", "")
-    incident = Incident(
-        id=f"test-{t:.0f}", target=WATCHER, engine=None, kind="test", cause="test", severity="info",
-        summary=f"This is a test of {settings.name}: nothing is wrong", opened_t=t, updated_t=t, began_t=t,
-    )  # fmt: skip
+    incident = trial_incident(settings.name, t)
     try:
         api = Api(in_cluster(tools.environ), tools.session)
         answer = await post(api, IncidentEvent(OPENED, t, incident), ("", pod))

@@ -39,9 +39,8 @@ class Ledger:
 
     def __init__(self, table: disk.LedgerTable | None) -> None:
         self._table = table
-        self._of: dict[
-            str, dict[str, dict[str, Notification]]
-        ] = {}  # notifier → alert id → name of the phase
+        # By notifier and alert id, then by name of the phase.
+        self._of: dict[tuple[str, str], dict[str, Notification]] = {}
         self._dirty: dict[Key, Notification | None] = {}  # to be written, or deleted if None
         self._writing = asyncio.Lock()
 
@@ -63,14 +62,16 @@ class Ledger:
             ))  # fmt: skip
 
     def known(self, notifier: str, alert_id: str) -> list[Notification]:
-        return list(self._of.get(notifier, {}).get(alert_id, {}).values())
+        return list(self._of.get((notifier, alert_id), {}).values())
 
     def lasting(self, notifier: str) -> list[Alert]:
         """Return each open alert in its newest recorded form."""
         return [
             next(reversed(phases.values())).alert
-            for phases in self._of.get(notifier, {}).values()
-            if RESOLVED not in phases and next(iter(phases.values())).alert.about != RESTART
+            for (name, _), phases in self._of.items()
+            if name == notifier
+            and RESOLVED not in phases
+            and next(iter(phases.values())).alert.about != RESTART
         ]
 
     def waiting(self, notifier: str) -> list[Notification]:
@@ -89,10 +90,9 @@ class Ledger:
         return [each for each in self._all(notifier) if each.message == DROPPED]
 
     def _all(self, notifier: str | None = None) -> Iterator[Notification]:
-        for name, alerts in self._of.items():
+        for (name, _), phases in self._of.items():
             if notifier in (None, name):
-                for phases in alerts.values():
-                    yield from phases.values()
+                yield from phases.values()
 
     def add(self, notifier: str, phase: str, alert: Alert, t: float) -> None:
         before = sum(each.phase == phase for each in self.known(notifier, alert.id))
@@ -122,10 +122,10 @@ class Ledger:
     def withdraw(self, notifier: str, alert_id: str) -> None:
         """Delete this alert's queued notifications, except in messages already begun."""
         for each in self._free(notifier, alert_id):
-            del self._of[notifier][alert_id][each.name]
+            del self._of[notifier, alert_id][each.name]
             self._dirty[each.key] = None
         if not self.known(notifier, alert_id):
-            self._of.get(notifier, {}).pop(alert_id, None)
+            self._of.pop((notifier, alert_id), None)
 
     def _free(self, notifier: str, alert_id: str) -> list[Notification]:
         known = self.known(notifier, alert_id)
@@ -137,23 +137,22 @@ class Ledger:
             self._dirty[each.key] = each
 
     def _hold(self, one: Notification) -> None:
-        self._of.setdefault(one.notifier, {}).setdefault(one.alert.id, {})[one.name] = one
+        self._of.setdefault((one.notifier, one.alert.id), {})[one.name] = one
 
     def prune(self, open_ids: Collection[str], notifiers: Collection[str], now_t: float) -> None:
         over: list[tuple[float, str, str]] = []
         count = 0
-        for notifier, alerts in self._of.items():
-            for alert_id, phases in alerts.items():
-                count += len(phases)
-                times = [each.sent_t for each in phases.values()]
-                if notifier not in notifiers:
-                    over.append((max(each.t for each in phases.values()), notifier, alert_id))
-                elif alert_id not in open_ids and None not in times:
-                    over.append((max(t for t in times if t is not None), notifier, alert_id))
+        for (notifier, alert_id), phases in self._of.items():
+            count += len(phases)
+            times = [each.sent_t for each in phases.values()]
+            if notifier not in notifiers:
+                over.append((max(each.t for each in phases.values()), notifier, alert_id))
+            elif alert_id not in open_ids and None not in times:
+                over.append((max(t for t in times if t is not None), notifier, alert_id))
         for t, notifier, alert_id in sorted(over):
             if count <= KEPT_MAX and now_t - t < KEPT_SECONDS:
                 break
-            phases = self._of[notifier].pop(alert_id)
+            phases = self._of.pop((notifier, alert_id))
             count -= len(phases)
             self._dirty.update((each.key, None) for each in phases.values())
 

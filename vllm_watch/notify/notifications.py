@@ -16,12 +16,7 @@ from vllm_watch.notify.board_alerts import BoardAlerts
 from vllm_watch.notify.delivery import Delivery
 from vllm_watch.notify.kubernetes_events import Events
 from vllm_watch.notify.ledger import Ledger
-from vllm_watch.notify.words import Links
-from vllm_watch.settings.notifications import (
-    AnyNotifier,
-    KubernetesEvents,
-    NotificationsSettings,
-)
+from vllm_watch.settings.notifications import AnyNotifier, KubernetesEvents, NotificationsSettings
 
 _log = structlog.get_logger()
 
@@ -40,7 +35,7 @@ STOP_SECONDS = 2.0
 @dataclass(slots=True)
 class _Running:
     made_of: tuple[object, ...]
-    delivery: Delivery
+    sink: Delivery | Events
     task: asyncio.Task[None]
 
 
@@ -61,7 +56,6 @@ class Notifications:
         self._ledger = ledger
         self._tools = tools or Tools()
         self._running: dict[str, _Running] = {}
-        self._events: dict[str, tuple[KubernetesEvents, Events]] = {}
         self._pruned_s = time.monotonic()
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -74,38 +68,29 @@ class Notifications:
     async def configure(self, settings: NotificationsSettings) -> None:
         self._settings = settings
         self._alerts.unreadable_seconds = settings.unreadable_seconds
-        links = Links(settings.page_url, settings.runbooks_url)
-        wanted = {name: each for _, name, each in settings.each()}
-        changed = [n for n, old in self._running.items() if old.made_of != (wanted.get(n), links)]
+        wanted = {name: _made_of(each, settings) for _, name, each in settings.each()}
+        changed = [n for n, old in self._running.items() if old.made_of != wanted.get(n)]
         await self._end(*(self._running.pop(name) for name in changed))
-        for name, (made_from, sink) in list(self._events.items()):
-            if made_from != wanted.get(name):
-                del self._events[name]
-                await sink.close()
         for name in self._board.notifiers.keys() - wanted:
             del self._board.notifiers[name]
         for kind, name, each in settings.each():
-            if name not in {*self._running, *self._events}:
+            if name not in self._running:
                 known = self._board.notifiers.get(name)
                 if known is None or known.kind != kind:
                     known = self._board.notifiers[name] = NotifierHealth(kind)
-                self._begin(name, each, links, known)
+                self._begin(name, each, known)
         await asyncio.to_thread(self._check)
 
-    def _begin(
-        self, name: str, settings: AnyNotifier, links: Links, health: NotifierHealth
-    ) -> None:  # fmt: skip
+    def _begin(self, name: str, settings: AnyNotifier, health: NotifierHealth) -> None:
+        sink: Delivery | Events
         if isinstance(settings, KubernetesEvents):
-            sink = Events(settings, self._tools, lambda report: health.count(*report))
-            self._events[name] = settings, sink
-            return
-        notifier = kinds.make(settings, self._tools)
-        delivery = Delivery(
-            settings, notifier, self._ledger, links, lambda report: health.count(*report)
-        )
-        health.queue = delivery.queue
-        task = asyncio.create_task(delivery.run(), name=f"notify {name}")
-        self._running[name] = _Running((settings, links), delivery, task)
+            sink = Events(settings, self._tools, health)
+        else:
+            notifier = kinds.make(settings, self._tools)
+            sink = Delivery(settings, notifier, self._ledger, self._settings, health)
+            health.queue = sink.queue
+        task = asyncio.create_task(sink.run(), name=f"notify {name}")
+        self._running[name] = _Running(_made_of(settings, self._settings), sink, task)
 
     def _check(self) -> None:
         for kind, name, settings in self._settings.each():
@@ -121,7 +106,6 @@ class Notifications:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self._end(*self._running.values())
-        await asyncio.gather(*(sink.close() for _, sink in self._events.values()))
         await self._ledger.flush()
 
     async def _end(self, *running: _Running) -> None:
@@ -134,8 +118,9 @@ class Notifications:
         for event in events:
             names = (event.incident.target, *event.incident.concerns)
             targets = [self._board.targets[n].target for n in names if n in self._board.targets]
-            for _, sink in self._events.values():
-                sink.put(event, targets)
+            for running in self._running.values():
+                if isinstance(running.sink, Events):
+                    running.sink.put(event, targets)
             self._woken.set()
 
     async def _run(self) -> None:
@@ -159,7 +144,13 @@ class Notifications:
         here = {each.id for each in alerts}
         for name, running in self._running.items():
             gone = (self._alerts.ended(each) for each in lasting[name] if each.id not in here)
-            running.delivery.offer((*alerts, *(each for each in gone if each is not None)), now_t)
+            if isinstance(running.sink, Delivery):
+                running.sink.offer((*alerts, *(each for each in gone if each is not None)), now_t)
         if time.monotonic() - self._pruned_s >= PRUNE_SECONDS:
             self._pruned_s = time.monotonic()
             self._ledger.prune(here, self._running, now_t)
+
+
+def _made_of(one: AnyNotifier, links: NotificationsSettings) -> tuple[object, ...]:
+    urls = () if isinstance(one, KubernetesEvents) else (links.page_url, links.runbooks_url)
+    return one, *urls

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vllm_watch.clients import signed_post
 from vllm_watch.clients.signed_post import Posted
-from vllm_watch.errors import WatchError
+from vllm_watch.errors import Finding, WatchError
 from vllm_watch.notify import base
 from vllm_watch.notify.words import Message
 from vllm_watch.settings.notifications import WebhookNotifier
@@ -33,24 +33,24 @@ class Notifier:
         session, seconds = self._tools.session, settings.timeout_seconds
         return _judged(await signed_post.post(session, settings.url, body, headers, seconds, now))
 
-    def check(self) -> list[base.Finding]:
+    def check(self) -> list[Finding]:
         found = []
         for key, does in (("secret_file", "signed"), ("bearer_file", "sent with a token")):
             file: Path | None = getattr(self._settings, key)
             if file is None:
                 if key == "secret_file":
                     text = "messages are not signed: anyone who knows the URL can send them"
-                    found.append(base.Finding(ok=True, text=text, remedy="set secret_file"))
+                    found.append(Finding(ok=True, text=text, remedy="set secret_file"))
                 continue
             try:
                 signed_post.read_secret(file, key)
             except WatchError as error:
-                found.append(base.Finding(ok=False, text=error.cause, remedy=error.remedy))
+                found.append(Finding(ok=False, text=error.cause, remedy=error.remedy))
                 continue
-            found.append(base.Finding(ok=True, text=f"messages are {does}"))
+            found.append(Finding(ok=True, text=f"messages are {does}"))
             if why := regular_file.exposure(file.stat()):
                 text = f"{key}: {why}"
-                found.append(base.Finding(ok=False, text=text, remedy=f"chmod 600 {file}"))
+                found.append(Finding(ok=False, text=text, remedy=f"chmod 600 {file}"))
         return found
 
     def _headers(self, key: str, body: bytes, now: float) -> dict[str, str]:

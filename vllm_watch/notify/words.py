@@ -15,6 +15,7 @@ from vllm_watch.notify import alert as phases
 from vllm_watch.notify.alert import RESTART, Alert
 from vllm_watch.notify.policy import Batch, Item
 from vllm_watch.samples.target import WATCHER
+from vllm_watch.settings.notifications import NotificationsSettings
 from vllm_watch.story.base import RESTART_RUNBOOK, Story, runbook_path, severity_word, step_of
 from vllm_watch.story.kinds import story_of
 from vllm_watch.support.redaction import beginning, redacted
@@ -31,6 +32,8 @@ TEST = "test"
 SCHEMA = 1
 """Version of the JSON format. Keys may be added, but never changed."""
 
+_OF_INCIDENT = ("id", "target", "engine", "kind", "cause", "severity", "summary")
+
 _OPENING = {
     phases.OPENED: "", phases.WORSE: "worse: ", phases.CHANGED: "cause found: ", phases.REMINDER: "still open: ",
     phases.RESOLVED: "resolved: ", phases.SAID: "", TEST: "test: ",
@@ -43,14 +46,6 @@ ENDED = {
 # Includes marks of chat services: ~~struck~~, ||hidden||, <!channel>.
 _MARKS = re.compile(r"([\\`*_\[\]<>#|~&])")
 _MENTION = re.compile(r"@(?=\w)")
-
-
-@dataclass(frozen=True, slots=True)
-class Links:
-    """Links in messages."""
-
-    page_url: str | None = None
-    runbooks_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +61,17 @@ class Message:
     payload: Mapping[str, Any]
 
 
-def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> Message:
+def message(
+    key: str, batch: Batch, links: NotificationsSettings, *, dropped: int, t: float
+) -> Message:
     """Return the message. `dropped` is the number of alerts that could not be sent."""
     shown = tuple(_without_secrets(each) for each in batch.items[:ITEMS_SHOWN])
     batch = replace(batch, items=(*shown, *batch.items[ITEMS_SHOWN:]))
     first = batch.items[0]
     title = clean(_title(batch), TITLE_MAX)
-    paragraphs = _paragraphs(batch, links, dropped)
+    paragraphs = _one(batch.items[0], links) if len(batch.items) == 1 else _many(batch, links)
+    if dropped:
+        paragraphs.append([f"{dropped} alerts could not be sent here since the last message."])
     return Message(
         key=key, phase="digest" if batch.digest else first.phase, severity=batch.severity,
         title=title,
@@ -100,13 +99,18 @@ def _without_secrets(item: Item) -> Item:
     ))  # fmt: skip
 
 
-def trial_message(name: str, links: Links, t: float) -> Message:
-    """Return a test message."""
-    incident = Incident(
+def trial_incident(what: str, t: float) -> Incident:
+    """Return the incident of a test."""
+    return Incident(
         id=f"test-{t:.0f}", target=WATCHER, engine=None, kind="test", cause="test", severity="info",
-        summary=f"This is a test of the notifier {name}: nothing is wrong", opened_t=t, updated_t=t, began_t=t,
+        summary=f"This is a test of {what}: nothing is wrong", opened_t=t, updated_t=t, began_t=t,
     )  # fmt: skip
-    batch = Batch(items=(Item(phase=TEST, alert=Alert(incident=incident)),))
+
+
+def trial_message(name: str, links: NotificationsSettings, t: float) -> Message:
+    """Return a test message."""
+    alert = Alert(incident=trial_incident(f"the notifier {name}", t))
+    batch = Batch(items=(Item(phase=TEST, alert=alert),))
     return message(f"test-{name}-{t:.3f}", batch, links, dropped=0, t=t)
 
 
@@ -156,14 +160,7 @@ def _counts(items: Sequence[Item]) -> str:
 # A paragraph is a list of lines; "- " begins an item.
 
 
-def _paragraphs(batch: Batch, links: Links, dropped: int) -> list[list[str]]:
-    found = _one(batch.items[0], links) if len(batch.items) == 1 else _many(batch, links)
-    if dropped:
-        found.append([f"{dropped} alerts could not be sent here since the last message."])
-    return found
-
-
-def _one(item: Item, links: Links) -> list[list[str]]:
+def _one(item: Item, links: NotificationsSettings) -> list[list[str]]:
     alert, incident = item.alert, item.alert.incident
     found = [[_sentence(item)]]
     evidence = [f"- {each.text}" for each in incident.evidence_for]
@@ -185,7 +182,7 @@ def _one(item: Item, links: Links) -> list[list[str]]:
     return [*found, *([last] if last else [])]
 
 
-def _many(batch: Batch, links: Links) -> list[list[str]]:
+def _many(batch: Batch, links: NotificationsSettings) -> list[list[str]]:
     first, count = batch.items[0], len(batch.items)
     alert, incident = first.alert, first.alert.incident
     what = _counts(batch.items) if batch.digest else _story(incident).title_of(incident.cause)
@@ -238,7 +235,7 @@ def first_step(alert: Alert) -> str:
     )
 
 
-def runbook(alert: Alert, links: Links) -> str:
+def runbook(alert: Alert, links: NotificationsSettings) -> str:
     """Return the runbook's URL: under runbooks_url, else in the daemon, else in the repository."""
     found = RESTART_RUNBOOK if alert.about == RESTART else _story(alert.incident).runbook
     if links.runbooks_url is None and links.page_url is not None:
@@ -269,7 +266,7 @@ def _marked(line: str) -> str:
 
 
 def _payload(
-    key: str, batch: Batch, title: str, paragraphs: Sequence[Sequence[str]], links: Links,
+    key: str, batch: Batch, title: str, paragraphs: Sequence[Sequence[str]], links: NotificationsSettings,
     dropped: int, t: float,
 ) -> dict[str, Any]:  # fmt: skip
     first = batch.items[0]
@@ -301,13 +298,7 @@ def _item(item: Item) -> dict[str, Any]:
     return {
         "phase": item.phase,
         "about": alert.about,
-        "id": incident.id,
-        "target": incident.target,
-        "engine": incident.engine,
-        "kind": incident.kind,
-        "cause": incident.cause,
-        "severity": incident.severity,
-        "summary": incident.summary,
+        **{name: getattr(incident, name) for name in _OF_INCIDENT},
         "evidence": [each.text for each in incident.evidence_for],
         "stacks": incident.stacks,
         "restart": alert.restart,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from vllm_watch.board.restarts import Probes
 from vllm_watch.errors import JournalError
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.state.journal import Entry, Journal
@@ -33,15 +34,6 @@ NOTE_SECONDS = 1.5
 """A changed answer must be in the journal within this many seconds, because a probe times out after 2 s."""
 
 _PROBES_MAX = 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probes:
-    """The probes of one server."""
-
-    liveness_asked_seconds: float | None  # since the last request; None if there was none
-    starts: tuple[float, ...] = ()  # Unix seconds when the probing containers started
-    scraped_start_t: float | None = None
 
 
 @dataclass(slots=True)

@@ -26,10 +26,6 @@ from pydantic_core import PydanticCustomError
 from vllm_watch.support.redaction import redacted, without_path
 
 _QUOTED_CHARACTERS_MAX = 80
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")  # a DNS label
-_NAME_REMEDY = (
-    "use lower-case letters, digits, '.', '_' and '-', at most 63, the first a letter or digit"
-)
 _BYTES = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB)")
 _BYTES_OF_UNIT = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
@@ -64,9 +60,20 @@ def problems(found: Sequence[Problem]) -> PydanticCustomError:
     return PydanticCustomError("problems", "not usable", {"problems": tuple(found)})
 
 
-def problem(cause: str, remedy: str) -> PydanticCustomError:
-    """Return the exception about the value that the validator checks."""
-    return problems([Problem((), cause, remedy)])
+def problem(cause: str, remedy: str, *path: str | int) -> PydanticCustomError:
+    """Return the exception about the value that the validator checks, or the value at a path in it."""
+    return problems([Problem(path, cause, remedy)])
+
+
+def matching(pattern: str, noun: str, remedy: str) -> AfterValidator:
+    """Return a validator that refuses a text as not `noun`, unless all of it matches the pattern."""
+
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise problem(f"{quoted(value)} is not {noun}", remedy)
+        return value
+
+    return AfterValidator(check)
 
 
 def quoted(value: object) -> str:
@@ -120,16 +127,6 @@ def _resolved(value: Path, info: ValidationInfo) -> Path:
     return value if folder is None else Path(folder, value.expanduser())
 
 
-def _resolved_pattern(value: str, info: ValidationInfo) -> str:
-    return str(_resolved(Path(value), info))
-
-
-def _name(value: str) -> str:
-    if value and not _NAME.fullmatch(value):
-        raise problem(f"{quoted(value)} is not a name", _NAME_REMEDY)
-    return value
-
-
 def _http_url(value: Any) -> Any:
     if not isinstance(value, str) or not re.match(r"https?://[^/?#]", value):
         raise problem(
@@ -141,7 +138,11 @@ def _http_url(value: Any) -> Any:
     return value
 
 
-Name = Annotated[str, AfterValidator(_name)]
+Name = Annotated[str, matching(
+    r"([a-z0-9][a-z0-9._-]{0,62})?",  # a DNS label, or unset
+    "a name",
+    "use lower-case letters, digits, '.', '_' and '-', at most 63, the first a letter or digit",
+)]  # fmt: skip
 HttpUrl = Annotated[str, BeforeValidator(_http_url)]
 # The path of a chat webhook is a secret, because it allows posting.
 WebhookUrl = Annotated[HttpUrl, PlainSerializer(without_path, when_used="json")]
@@ -162,4 +163,6 @@ Switch = Annotated[
 ]
 # Paths are relative to the configuration file's folder.
 FilePath = Annotated[Path, AfterValidator(_resolved)]
-FilePattern = Annotated[str, Field(min_length=1), AfterValidator(_resolved_pattern)]
+FilePattern = Annotated[
+    str, Field(min_length=1), AfterValidator(lambda value, info: str(_resolved(Path(value), info)))
+]

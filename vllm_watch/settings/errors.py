@@ -19,57 +19,45 @@ _WORDS: dict[str, tuple[str, str]] = {
     "greater_than_equal": ("{value} is below {ge}", "set it to {ge} or more"),
     "less_than_equal": ("{value} is above {le}", "set it to {le} or less"),
     "finite_number": ("{value} is not a finite number", "write a number"),
-    "float_type": ("{value} is not a number", "write a number"),
-    "float_parsing": ("{value} is not a number", "write a number"),
-    "int_type": ("{value} is not a whole number", "write a whole number"),
-    "int_parsing": ("{value} is not a whole number", "write a whole number"),
-    "int_from_float": ("{value} is not a whole number", "write a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), ("{value} is not a number", "write a number")),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), ("{value} is not a whole number", "write a whole number")),
     "int_parsing_size": ("{value} is too large", "write a smaller number"),
     "literal_error": ("{value} is not one of {expected}", "write one of {expected}"),
     "less_than": ("{value} is not below {lt}", "set it below {lt}"),
-    "bool_type": ("{value} is neither true nor false", "write true or false"),
-    "bool_parsing": ("{value} is neither true nor false", "write true or false"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), ("{value} is neither true nor false", "write true or false")),
     "string_type": ("{value} is not text", "put it in quotes if it is meant as text"),
     "string_too_short": ("is empty", "write at least {min_length} character"),
     "string_too_long": ("is longer than {max_length} characters", "shorten it"),
     "path_type": ("{value} is not a path", "write the path of a file or folder"),
-    "model_type": ("{value} is not a group of keys", "write KEY: VALUE lines there"),
-    "model_attributes_type": ("{value} is not a group of keys", "write KEY: VALUE lines there"),
+    **dict.fromkeys(("model_type", "model_attributes_type"), ("{value} is not a group of keys", "write KEY: VALUE lines there")),
     "tuple_type": ("{value} is not a list", "write a list, one item per line, each begun with '- '"),
     "too_long": ("has {actual_length} entries, more than {max_length}", "split them between several vllm-watches"),
     "invalid_key": ("is not a key", "write keys as text; " + _DOCS),
     "missing": ("is missing", "add it; " + _DOCS),
 }  # fmt: skip
 
-_LOCK = (
-    "set restart.lock.kind to lease (in Kubernetes) or file (on one host); for several hosts without Kubernetes, "
-    "let one vllm-watch watch them all"
-)
-_JSONL = (
-    "set log.format to json, whose incident_* lines stdout gets, use GET /api/v1/events and GET /api/v1/journal, "
-    "or use notifications.webhook"
-)
-_SIGNAL = (
-    "use hooks.systemd for a unit, hooks.gate in a pod, hooks.docker for a container, else hooks.command with the "
-    "supervisor's own command, such as sv restart vllm"
-)
-_DNS = (
-    "use discovery.kubernetes for a headless Service, discovery.file_sd for addresses that a script or Consul writes, or targets "
-    "for names that stay"
-)
-_KILL_DIR = "leave it out: the probe asks over HTTP, see deploy/gate/http.yaml"
+_OF_ETCD = ("kind=etcd", "endpoints", "ca_file", "certificate_file", "key_file")
 
 REMOVED = {
-    "restart.lock.kind=etcd": _LOCK,
-    "restart.lock.endpoints": _LOCK,
-    "restart.lock.ca_file": _LOCK,
-    "restart.lock.certificate_file": _LOCK,
-    "restart.lock.key_file": _LOCK,
+    **dict.fromkeys(
+        (f"restart.lock.{key}" for key in _OF_ETCD),
+        "set restart.lock.kind to lease (in Kubernetes) or file (on one host); for several hosts without Kubernetes, "
+        "let one vllm-watch watch them all",
+    ),
     "restart.freeze_calendar_file": "use restart.freezes, or let the program that fetched the file call vllm-watch pause",
-    "notifications.jsonl": _JSONL,
-    "hooks.signal": _SIGNAL,
-    "hooks.gate.kill_dir": _KILL_DIR,
-    "discovery.dns": _DNS,
+    "notifications.jsonl": (
+        "set log.format to json, whose incident_* lines stdout gets, use GET /api/v1/events and GET /api/v1/journal, "
+        "or use notifications.webhook"
+    ),
+    "hooks.signal": (
+        "use hooks.systemd for a unit, hooks.gate in a pod, hooks.docker for a container, else hooks.command with the "
+        "supervisor's own command, such as sv restart vllm"
+    ),
+    "hooks.gate.kill_dir": "leave it out: the probe asks over HTTP, see deploy/gate/http.yaml",
+    "discovery.dns": (
+        "use discovery.kubernetes for a headless Service, discovery.file_sd for addresses that a script or Consul writes, or targets "
+        "for names that stay"
+    ),
 }
 """Replacements by dotted path, without list indices. A path ends in `=VALUE` if only that value was
 removed."""

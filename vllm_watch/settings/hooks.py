@@ -11,13 +11,12 @@ from pydantic import AfterValidator, Field, model_validator
 from vllm_watch.settings.base import (
     FilePath,
     Name,
-    Problem,
     Seconds,
     Sections,
     Settings,
     WebhookUrl,
+    matching,
     problem,
-    problems,
     quoted,
 )
 
@@ -29,7 +28,7 @@ PORT = "{port}"
 """Placeholder in a unit's name for the target's port."""
 
 # KIND/NAME: a kind that has rollouts, and a DNS subdomain. Both become parts of a URL.
-_WORKLOAD = re.compile(r"(deployment|statefulset|daemonset|leaderworkerset)/[a-z0-9][a-z0-9.-]*")
+_WORKLOAD = r"((deployment|statefulset|daemonset|leaderworkerset)/[a-z0-9][a-z0-9.-]*)?"
 
 
 def _unit(value: str) -> str:
@@ -39,19 +38,6 @@ def _unit(value: str) -> str:
         )
         raise problem(f"{quoted(value)} is not the name of a service unit", remedy)
     return value
-
-
-def _workload(value: str) -> str:
-    if value and not _WORKLOAD.fullmatch(value):
-        remedy = "write deployment/NAME, statefulset/NAME, daemonset/NAME or leaderworkerset/NAME"
-        raise problem(f"{quoted(value)} is not a workload", remedy)
-    return value
-
-
-def _too_short(key: str, seconds: float, more: float, timeout: float) -> Problem:
-    cause = f"{seconds:g} leaves no time for the start within timeout_seconds ({timeout:g})"
-    remedy = f"set timeout_seconds to {seconds + more:g} or more"
-    return Problem((key,), cause, remedy)
 
 
 def _argv(value: tuple[str, ...]) -> tuple[str, ...]:
@@ -142,9 +128,10 @@ class DockerHook(HookSettings):
 
     @model_validator(mode="after")
     def _start_fits(self) -> "DockerHook":
-        if self.stop_seconds + _DOCKER_ANSWER_SECONDS > self.timeout_seconds:
-            wrong = _too_short("stop_seconds", self.stop_seconds, _DOCKER_ANSWER_SECONDS, self.timeout_seconds)  # fmt: skip
-            raise problems([wrong])
+        least = self.stop_seconds + _DOCKER_ANSWER_SECONDS
+        if least > self.timeout_seconds:
+            cause = f"{self.stop_seconds:g} leaves no time for the start within timeout_seconds ({self.timeout_seconds:g})"
+            raise problem(cause, f"set timeout_seconds to {least:g} or more", "stop_seconds")
         return self
 
 
@@ -159,7 +146,9 @@ class KubernetesHook(HookSettings):
     """Namespace of the pod.
     Default: the target's namespace, else vllm-watch's"""
 
-    workload: Annotated[str, AfterValidator(_workload)] = Field("", max_length=300)
+    workload: Annotated[str, matching(
+        _WORKLOAD, "a workload", "write deployment/NAME, statefulset/NAME, daemonset/NAME or leaderworkerset/NAME",
+    )] = Field("", max_length=300)  # fmt: skip
     """`deployment/NAME`, `statefulset/NAME`, `daemonset/NAME` or `leaderworkerset/NAME`, for
     `rollout_restart`."""
 
@@ -172,7 +161,7 @@ class KubernetesHook(HookSettings):
     def _has_workload(self) -> "KubernetesHook":
         if self.action == "rollout_restart" and not self.workload:
             remedy = "write deployment/NAME or statefulset/NAME"
-            raise problems([Problem(("workload",), "is missing for rollout_restart", remedy)])
+            raise problem("is missing for rollout_restart", remedy, "workload")
         return self
 
 

@@ -135,7 +135,7 @@ class AppriseNotifier(NotifierSettings):
     def _one_source(self) -> "AppriseNotifier":
         if (self.urls_file is None) == (self.urls_variable is None):
             cause = "needs urls_file or urls_variable, and not both"
-            raise problems([Problem(("urls_file",), cause, "write one of the two")])
+            raise problem(cause, "write one of the two", "urls_file")
         return self
 
 

@@ -211,9 +211,7 @@ class RestartSettings(Sections):
             remedy = "set blockers.queries or blockers.alerts, lock.kind, or peers: none"
             found.append(Problem(("mode",), cause, remedy))
         if self.blockers.any and self.blockers.prometheus_url is None:
-            cause, remedy = (
-                "is missing: queries and alerts need it",
-                "write the URL of a Prometheus",
-            )
+            cause = "is missing: queries and alerts need it"
+            remedy = "write the URL of a Prometheus"
             found.append(Problem(("blockers", "prometheus_url"), cause, remedy))
         return found + self.lock.unusable(hooks.get(self.hook, 0.0), has_state_dir)

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from vllm_watch.settings.base import Name, Problem, Seconds, Settings, problem, problems, quoted
+from vllm_watch.settings.base import Name, Seconds, Settings, problem, quoted
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
@@ -32,7 +32,6 @@ class Window:
     days: frozenset[int]  # 0 is Monday
     begin: time
     end: time  # on the next day, unless later than `begin`
-    text: str
 
     def span(self, day: date, zone: tzinfo, *, longer: bool) -> tuple[float, float]:
         last = day if self.end > self.begin else day + timedelta(days=1)
@@ -60,7 +59,7 @@ def parse_window(text: str) -> Window:
     begin, end = _time(match["from"]), _time(match["to"])
     if begin == end and match["to"] != "24:00":
         raise ValueError(f"{text!r} begins when it ends: write 00:00-24:00 for a whole day")
-    return Window(days, begin, end, text.strip())
+    return Window(days, begin, end)
 
 
 def _time(text: str) -> time:
@@ -133,10 +132,6 @@ def _moment(value: Any) -> Any:
         raise problem(f"{quoted(value)} is not a date and time", remedy) from None
 
 
-def _with_zone(value: datetime) -> datetime:
-    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-
-
 def _window(value: str) -> str:
     try:
         parse_window(value)
@@ -165,7 +160,11 @@ def _cron(value: str) -> str:
 Cron = Annotated[str, Field(max_length=100), AfterValidator(_cron)]
 WindowText = Annotated[str, AfterValidator(_window)]
 Zone = Annotated[str, AfterValidator(_zone)]
-Moment = Annotated[datetime, BeforeValidator(_moment), AfterValidator(_with_zone)]
+Moment = Annotated[
+    datetime,
+    BeforeValidator(_moment),
+    AfterValidator(lambda t: t if t.tzinfo is not None else t.replace(tzinfo=UTC)),
+]
 
 
 class FreezeSettings(Settings):
@@ -183,8 +182,7 @@ class FreezeSettings(Settings):
     @model_validator(mode="after")
     def _ends_later(self) -> "FreezeSettings":
         if self.end <= self.begin:
-            remedy = "write an end after its begin"
-            raise problems([Problem(("end",), "is not after begin", remedy)])
+            raise problem("is not after begin", "write an end after its begin", "end")
         return self
 
 
@@ -219,5 +217,5 @@ class ScheduleSettings(Settings):
     def _has_times(self) -> "ScheduleSettings":
         if bool(self.cron) == (self.interval_seconds is not None):
             remedy = "write either cron or interval_seconds"
-            raise problems([Problem(("cron",), "has no times, or two kinds of them", remedy)])
+            raise problem("has no times, or two kinds of them", remedy, "cron")
         return self

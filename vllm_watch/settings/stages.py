@@ -16,6 +16,7 @@ from vllm_watch.settings.base import (
     Sections,
     Settings,
     Switch,
+    matching,
     problem,
     problems,
     quoted,
@@ -231,7 +232,9 @@ class LinkSettings(Settings):
 
 Right = Literal["restart", "approve", "silence", "pause", "alertmanager", "reload", "notify"]
 RIGHTS: tuple[Right, ...] = get_args(Right)
-_HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
+Host = Annotated[str, matching(
+    r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?", "a host name", "write it without scheme and port",
+)]  # fmt: skip
 
 
 class TokenSettings(Settings):
@@ -253,7 +256,7 @@ class TokenSettings(Settings):
 class ApiSettings(Sections):
     """Access to the HTTP API. Endpoints that change something exist only if tokens are configured."""
 
-    hosts: tuple[str, ...] = Field((), max_length=100)
+    hosts: tuple[Host, ...] = Field((), max_length=100)
     """Host names accepted in requests, besides loopback names and IP addresses. Unset: any name, if `listen` is a network address.
     Why: This prevents DNS rebinding."""
 
@@ -262,18 +265,6 @@ class ApiSettings(Sections):
     Why: The status page shows more than users may see."""
 
     tokens: tuple[TokenSettings, ...] = Field((), max_length=100)
-
-    @field_validator("hosts")
-    @classmethod
-    def _names(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
-        found = [
-            Problem((number,), f"{quoted(host)} is not a host name", "write it without scheme and port")
-            for number, host in enumerate(hosts)
-            if not _HOST.fullmatch(host)
-        ]  # fmt: skip
-        if found:
-            raise problems(found)
-        return hosts
 
     @field_validator("tokens")
     @classmethod

@@ -18,6 +18,7 @@ from vllm_watch.settings.base import (
     Seconds,
     Sections,
     Settings,
+    matching,
     problem,
     problems,
     quoted,
@@ -150,8 +151,7 @@ class TargetConfig(Settings):
     def _tls_needs_https(self) -> "TargetConfig":
         if self.scrape.tls_config != TlsConfig() and self.url.startswith("http:"):
             remedy = "write https:// in its url, or leave tls_config out"
-            path = ("scrape", "tls_config")
-            raise problems([Problem(path, "the URL is http: it has no effect", remedy)])
+            raise problem("the URL is http: it has no effect", remedy, "scrape", "tls_config")
         return self
 
     def identity(self) -> Target:
@@ -177,11 +177,9 @@ _REQUIREMENT = re.compile(
 _OUTSIDE_BRACKETS = re.compile(r",(?![^(]*\))")
 
 
-def _namespace(value: str) -> str:
-    if value != "*" and not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", value):
-        remedy = "write the name of a namespace, or '*' alone for all"
-        raise problem(f"{quoted(value)} is not a namespace", remedy)
-    return value
+Namespace = Annotated[str, matching(
+    r"\*|[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "a namespace", "write the name of a namespace, or '*' alone for all",
+)]  # fmt: skip
 
 
 class KubernetesDiscovery(Settings):
@@ -190,13 +188,14 @@ class KubernetesDiscovery(Settings):
     selector: str = Field(min_length=1, max_length=1000)
     """Label selector in the syntax of `kubectl get pods -l`: `app=vllm`, `app in (a,b),!canary`."""
 
-    namespaces: tuple[Annotated[str, AfterValidator(_namespace)], ...] = Field(
-        (), max_length=NAMESPACES_MAX
-    )
+    namespaces: tuple[Namespace, ...] = Field((), max_length=NAMESPACES_MAX)
     """Namespaces of the pods; `*` alone: the whole cluster (needs a ClusterRole).
     Default: vllm-watch's namespace"""
 
-    node_name: str = Field("", max_length=253)
+    node_name: Annotated[str, Field(max_length=253), matching(
+        r"(\$[A-Za-z_][A-Za-z0-9_]*|[a-z0-9]([a-z0-9.-]*[a-z0-9])?)?", "the name of a node",
+        "write the node's name, or $NAME of a variable that holds it",
+    )] = ""  # fmt: skip
     """Only pods of this node. `$NAME` is read from the environment; a DaemonSet sets it from
     `spec.nodeName`.
     Default: all nodes"""
@@ -224,16 +223,6 @@ class KubernetesDiscovery(Settings):
         if "*" in value and len(value) > 1:
             raise problem("'*' is combined with namespaces", "write it alone, or leave it out")
         return tuple(dict.fromkeys(value))
-
-    @field_validator("node_name")
-    @classmethod
-    def _one_node(cls, value: str) -> str:
-        if value and not re.fullmatch(
-            r"\$[A-Za-z_][A-Za-z0-9_]*|[a-z0-9]([a-z0-9.-]*[a-z0-9])?", value
-        ):
-            remedy = "write the node's name, or $NAME of a variable that holds it"
-            raise problem(f"{quoted(value)} is not the name of a node", remedy)
-        return value
 
 
 def qualified(entries: Iterable[KubernetesDiscovery]) -> bool:
@@ -285,12 +274,6 @@ class DiscoverySettings(Sections):
         return bool(self.host or self.file_sd or self.kubernetes)
 
 
-def name_of(url: str) -> str:
-    """Return a name built from the URL's host, port and path."""
-    parts = urlsplit(url)
-    return slug(f"{parts.hostname}-{parts.port or _PORT_OF_SCHEME[parts.scheme]}{parts.path}")
-
-
 def slug(text: str) -> str:
     """Return the text as a name. A long text is cut and ends in a digest."""
     short = re.sub(r"-{2,}", "-", re.sub(r"[^a-z0-9._-]", "-", text.lower())).strip("-._")
@@ -310,8 +293,10 @@ def named(targets: Iterable[TargetConfig], taken: Iterable[str] = ()) -> tuple[T
 def _with_name(target: TargetConfig, used: set[str]) -> TargetConfig:
     name = target.name
     if not name:
-        stem = name_of(target.url)
-        name, number = stem, 2
+        parts = urlsplit(target.url)
+        port = parts.port or _PORT_OF_SCHEME[parts.scheme]
+        name = stem = slug(f"{parts.hostname}-{port}{parts.path}")
+        number = 2
         while name in used:
             name = f"{stem[: _NAME_CHARACTERS_MAX - 6]}-{number}"
             number += 1

@@ -1,13 +1,12 @@
 """TLS of connections to engines, with the keys of Prometheus' `tls_config`."""
 
-import re
 import ssl
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from vllm_watch.settings.base import FilePath, Problem, Settings, problem, problems, quoted
+from vllm_watch.settings.base import FilePath, Settings, matching, problem, quoted
 from vllm_watch.support import regular_file
 
 FILE_BYTES_MAX = 4 << 20
@@ -28,14 +27,6 @@ class TlsFileError(Exception):
 
 
 _LABEL = "[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
-_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
-
-
-def _host(value: str) -> str:
-    if value and not _NAME.fullmatch(value):
-        remedy = "write the name that the server's certificate has, without a port"
-        raise problem(f"{quoted(value)} is not the name of a host", remedy)
-    return value
 
 
 class TlsConfig(Settings):
@@ -51,7 +42,10 @@ class TlsConfig(Settings):
     key_file: FilePath | None = None
     """The key of `cert_file`, in PEM, without a passphrase."""
 
-    server_name: Annotated[str, AfterValidator(_host)] = Field("", max_length=253)
+    server_name: Annotated[str, matching(
+        rf"({_LABEL}(\.{_LABEL})*)?", "the name of a host",
+        "write the name that the server's certificate has, without a port",
+    )] = Field("", max_length=253)  # fmt: skip
     """Expected name in the server's certificate, also sent as SNI.
     Default: the host of the URL"""
 
@@ -66,7 +60,7 @@ class TlsConfig(Settings):
                 ("cert_file", "key_file") if self.cert_file else ("key_file", "cert_file")
             )
             cause = f"{there} is set without {missing}"
-            raise problems([Problem((missing,), cause, f"set both, or leave out {there}")])
+            raise problem(cause, f"set both, or leave out {there}", missing)
         return self
 
     @property

@@ -173,7 +173,7 @@ class WebSettings(Sections):
         for name in self.basic_auth_users:
             if not name or ":" in name or not name.isprintable():
                 cause = f"{quoted(name)} cannot be sent as a user's name"
-                raise problems([Problem(("basic_auth_users",), cause, "take a name without ':'")])
+                raise problem(cause, "take a name without ':'", "basic_auth_users")
         return self
 
     @property

@@ -86,22 +86,20 @@ def text_of(path: Path, bytes_max: int) -> str:
 def _refuse_bombs(text: str, file: str) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
-        if isinstance(event, yaml.AliasEvent):
-            cause = (
-                f"{file}: {_position(event.start_mark)}the alias *{event.anchor} is not supported"
-            )
-            remedy = "write the value out; settings of all targets go under scrape or slo"
-            raise ConfigError(cause, remedy)
-        if isinstance(event, yaml.ScalarEvent) and event.implicit[0] and _LONG_NUMBER(event.value):
-            cause = f"{file}: {_position(event.start_mark)}a number of {len(event.value)} digits"
-            raise ConfigError(cause, "quote it if it is meant as text")
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEPTH_MAX:
-            cause = (
-                f"{file}: {_position(event.start_mark)}is nested deeper than {_DEPTH_MAX} levels"
-            )
-            raise ConfigError(cause, "check for brackets that are not closed")
+        if isinstance(event, yaml.AliasEvent):
+            cause = f"the alias *{event.anchor} is not supported"
+            remedy = "write the value out; settings of all targets go under scrape or slo"
+        elif isinstance(event, yaml.ScalarEvent) and event.implicit[0] and _LONG_NUMBER(event.value):  # fmt: skip
+            cause = f"a number of {len(event.value)} digits"
+            remedy = "quote it if it is meant as text"
+        elif depth > _DEPTH_MAX:
+            cause = f"is nested deeper than {_DEPTH_MAX} levels"
+            remedy = "check for brackets that are not closed"
+        else:
+            continue
+        raise ConfigError(f"{file}: {_position(event.start_mark)}{cause}", remedy)
 
 
 def _duplicates(node: yaml.Node, path: str) -> list[Found]:

@@ -46,7 +46,7 @@ async def compute(work: Callable[[], T]) -> T:
         raise MemoryError from error
 
 
-async def run(work: Callable[[], T], seconds: float) -> T:
+async def run(work: Callable[[], T], seconds: float | None) -> T:
     """Run `work` in a thread, and return its result. Raises the errors of `work`, TimeoutError, or MemoryError if no thread starts."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import structlog
 
 from vllm_watch.board import uptime
-from vllm_watch.board.board import RESOLVED_MAX, Board, Past
+from vllm_watch.board.board import RESOLVED_MAX, Board, TargetEntry
 from vllm_watch.board.history import FORM, History
 from vllm_watch.board.uptime import Day
 from vllm_watch.incidents.fleet import Fleet
@@ -51,7 +51,8 @@ class ChartMemory:
         for part in await self._disk.open():
             if not _is_ours(part):
                 continue
-            past = self._board.past.setdefault(part.target, Past())
+            empty = TargetEntry(Target(name=part.target, url=""), 0.0)
+            past = self._board.past.setdefault(part.target, empty)
             try:
                 if part.name == _DAY:
                     past.day = Day.restored(part.data)

@@ -12,7 +12,7 @@ from typing import Protocol, cast
 import aiohttp
 
 from vllm_watch.clients.signed_post import new_session
-from vllm_watch.errors import WatchError
+from vllm_watch.errors import Finding, WatchError
 from vllm_watch.restart.gates import Gates
 from vllm_watch.settings.hooks import HookSettings
 from vllm_watch.support import plugins
@@ -80,15 +80,6 @@ class HookResult:
 
     outcome: str  # DONE | REFUSED | FAILED | UNCERTAIN
     text: str  # a sentence without secrets
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One result of a rehearsal."""
-
-    ok: bool
-    text: str
-    remedy: str | None = None
 
 
 class Hook(Protocol):

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Mapping
 
+from vllm_watch.errors import Finding
 from vllm_watch.restart.hooks import base, child, supervisor
 from vllm_watch.settings.hooks import CommandHook
 
@@ -31,17 +32,17 @@ class Hook:
         outcome, text = _judge(settings, ended)
         return base.HookResult(outcome=outcome, text=text)
 
-    async def rehearse(self, call: base.HookCall) -> list[base.Finding]:
+    async def rehearse(self, call: base.HookCall) -> list[Finding]:
         program = self._settings.argv[0]
         wrong = _cannot_run(program, self._tools.environ)
-        found = base.Finding(
+        found = Finding(
             ok=wrong is None,
             text=wrong or f"{program} can be run; it was not, since that may restart the server",
             remedy=wrong and "fix argv, or install the program where vllm-watch runs",
         )
         if self._settings.relaunches:
             text = "the command itself restarts the server (hooks.command: relaunches: true)"
-            return [found, base.Finding(ok=True, text=text)]
+            return [found, Finding(ok=True, text=text)]
         return [found, await supervisor.finding(self._tools, call)]
 
     def _environment(self, call: base.HookCall) -> dict[str, str]:

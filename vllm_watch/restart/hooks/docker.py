@@ -14,7 +14,7 @@ from urllib.parse import quote
 import aiohttp
 
 from vllm_watch.clients import http_answer
-from vllm_watch.errors import HookError
+from vllm_watch.errors import Finding, HookError
 from vllm_watch.restart.hooks import base
 from vllm_watch.settings.hooks import DockerHook
 from vllm_watch.support import json_text
@@ -79,16 +79,16 @@ class Hook:
             return base.HookResult(outcome=base.UNCERTAIN, text=text)
         return _judge(container, status, body)
 
-    async def rehearse(self, call: base.HookCall) -> list[base.Finding]:
+    async def rehearse(self, call: base.HookCall) -> list[Finding]:
         try:
             container = await self._inspect()
         except HookError as error:
-            return [base.Finding(ok=False, text=error.cause, remedy=error.remedy)]
+            return [Finding(ok=False, text=error.cause, remedy=error.remedy)]
         wrong = _unfit(container, call)
         text = f"container {container.name} ({container.id[:12]}) is {container.status}"
         remedy = "name the container of this server, and check that it is running"
         return [
-            base.Finding(ok=wrong is None, text=wrong or text, remedy=wrong and remedy),
+            Finding(ok=wrong is None, text=wrong or text, remedy=wrong and remedy),
             _relaunch(container),
         ]
 
@@ -110,11 +110,11 @@ def _unfit(container: Container, call: base.HookCall) -> str | None:
     return None
 
 
-def _relaunch(container: Container) -> base.Finding:
+def _relaunch(container: Container) -> Finding:
     if container.relaunched:
         text = f"restart policy {container.restart_policy}: the daemon also restarts it by itself"
-        return base.Finding(ok=True, text=text)
-    return base.Finding(
+        return Finding(ok=True, text=text)
+    return Finding(
         ok=False,
         text=f"with restart policy {container.restart_policy}, nothing restarts the container if the "
         "server exits by itself: vLLM exits with status 0 when its engine dies",

@@ -8,9 +8,10 @@ from contextlib import suppress
 
 import aiohttp
 
+from vllm_watch.board.restarts import Probes
 from vllm_watch.clients import http_answer
-from vllm_watch.errors import HookError
-from vllm_watch.restart.gates import ASKED_SECONDS, SAME_START_SECONDS, Gates, Probes
+from vllm_watch.errors import Finding, HookError
+from vllm_watch.restart.gates import ASKED_SECONDS, SAME_START_SECONDS, Gates
 from vllm_watch.restart.hooks import base
 from vllm_watch.settings.hooks import GateHook
 from vllm_watch.support import json_text
@@ -42,8 +43,8 @@ class Hook:
             return base.HookResult(outcome=base.REFUSED, text=error.cause)
         return await self._kill(self._gates(), call.target, started_t)
 
-    async def rehearse(self, call: base.HookCall) -> list[base.Finding]:
-        again = base.Finding(
+    async def rehearse(self, call: base.HookCall) -> list[Finding]:
+        again = Finding(
             ok=True,
             text="Kubernetes restarts the container if the pod's restartPolicy is Always: check "
             "with kubectl get pod POD -o jsonpath={.spec.restartPolicy}",
@@ -52,10 +53,10 @@ class Hook:
             probes = await self._probes(call.target)
             started_t = _identity(call, probes)
         except HookError as error:
-            return [base.Finding(ok=False, text=error.cause, remedy=error.remedy), again]
+            return [Finding(ok=False, text=error.cause, remedy=error.remedy), again]
         text = f"the liveness probe asked {probes.liveness_asked_seconds:.0f} s ago; it would fail"
         text += f" for the server that started at Unix time {started_t:.0f}"
-        return [base.Finding(ok=True, text=text), again]
+        return [Finding(ok=True, text=text), again]
 
     def _gates(self) -> Gates:
         if self._tools.gates is None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, in_cluster, part
-from vllm_watch.errors import HookError
+from vllm_watch.errors import Finding, HookError
 from vllm_watch.restart.hooks import base
 from vllm_watch.settings.hooks import KubernetesHook
 
@@ -66,15 +66,15 @@ class Hook:
             assert act is not None  # noqa: S101 - only act.run has a timeout
             return act.at_timeout(self._settings.timeout_seconds)
 
-    async def rehearse(self, call: base.HookCall) -> list[base.Finding]:
-        findings: list[base.Finding] = []
+    async def rehearse(self, call: base.HookCall) -> list[Finding]:
+        findings: list[Finding] = []
         try:
             target = self._target(call)
             findings += await self._rights(target)
             if all(finding.ok for finding in findings):
-                findings.append(base.Finding(ok=True, text=await self._plan(target)))
+                findings.append(Finding(ok=True, text=await self._plan(target)))
         except (HookError, KubernetesError) as error:
-            findings.append(base.Finding(ok=False, text=error.cause, remedy=error.remedy))
+            findings.append(Finding(ok=False, text=error.cause, remedy=error.remedy))
         return findings
 
     def _target(self, call: base.HookCall) -> "_Target":
@@ -90,7 +90,7 @@ class Hook:
         await target.rollout()
         return f"a rollout of {self._settings.workload} can begin; all its pods are restarted"
 
-    async def _rights(self, target: "_Target") -> list[base.Finding]:
+    async def _rights(self, target: "_Target") -> list[Finding]:
         found = []
         for verb, group, resource, subresource in self._needed(target.call):
             attributes = {
@@ -112,7 +112,7 @@ class Hook:
             allowed = part(answer.document, "status").get("allowed") is True
             remedy = "give the service account the Role of docs/hooks/kubernetes.md"
             text = f"we may {'' if allowed else 'not '}{what}"
-            found.append(base.Finding(ok=allowed, text=text, remedy=None if allowed else remedy))
+            found.append(Finding(ok=allowed, text=text, remedy=None if allowed else remedy))
         return found
 
     def _needed(self, call: base.HookCall) -> list[tuple[str, str, str, str]]:

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from vllm_watch.errors import HookError
+from vllm_watch.errors import Finding, HookError
 from vllm_watch.restart.hooks import base, docker, server_process, systemd
 from vllm_watch.restart.hooks.server_process import Server
 from vllm_watch.sources import gpu_pids
@@ -42,16 +42,16 @@ async def refusal(tools: base.Tools, call: base.HookCall) -> str | None:
     return None if found.ok else found.text
 
 
-async def finding(tools: base.Tools, call: base.HookCall) -> base.Finding:
+async def finding(tools: base.Tools, call: base.HookCall) -> Finding:
     """Return a finding about the target's supervisor."""
     try:
         server = await server_process.find(tools, call)
     except HookError as error:
-        return base.Finding(ok=False, text=error.cause, remedy=error.remedy)
+        return Finding(ok=False, text=error.cause, remedy=error.remedy)
     found = await of(tools, server)
     if found.relaunches:
-        return base.Finding(ok=True, text=found.text)
-    return base.Finding(ok=False, text=f"it may stay down: {found.text}", remedy=found.remedy)
+        return Finding(ok=True, text=found.text)
+    return Finding(ok=False, text=f"it may stay down: {found.text}", remedy=found.remedy)
 
 
 async def of(tools: base.Tools, server: Server, sockets: tuple[Path, ...] = SOCKETS) -> Supervision:

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from vllm_watch.errors import HookError
+from vllm_watch.errors import Finding, HookError
 from vllm_watch.restart.hooks import base, child, server_process
 from vllm_watch.settings.hooks import PORT, SystemdHook
 from vllm_watch.sources import gpu_pids
@@ -85,18 +85,18 @@ class Hook:
             return base.HookResult(outcome=base.UNCERTAIN, text=text)
         return base.HookResult(outcome=base.DONE, text=f"systemd restarted {name}")
 
-    async def rehearse(self, call: base.HookCall) -> list[base.Finding]:
+    async def rehearse(self, call: base.HookCall) -> list[Finding]:
         try:
             unit = await self._show(call)
         except HookError as error:
-            return [base.Finding(ok=False, text=error.cause, remedy=error.remedy)]
+            return [Finding(ok=False, text=error.cause, remedy=error.remedy)]
         wrong = _unfit(unit) or await self._replaced(unit, call)
         state = f"{unit.name} is {unit.active_state} ({unit.sub_state})"
         remedy = "name the unit of this server, and check that it is active"
         return [
-            base.Finding(ok=wrong is None, text=wrong or state, remedy=wrong and remedy),
+            Finding(ok=wrong is None, text=wrong or state, remedy=wrong and remedy),
             _relaunch(unit),
-            base.Finding(
+            Finding(
                 ok=True,
                 text="the right to restart it was not tested, because a test would restart it",
                 remedy="users other than root need a polkit rule: docs/hooks/systemd.md",
@@ -146,11 +146,11 @@ def _unfit(unit: Unit) -> str | None:
     return None
 
 
-def _relaunch(unit: Unit) -> base.Finding:
+def _relaunch(unit: Unit) -> Finding:
     if unit.restart == "always":
         text = f"{unit.name} has Restart=always: systemd also restarts it when it exits by itself"
-        return base.Finding(ok=True, text=text)
-    return base.Finding(
+        return Finding(ok=True, text=text)
+    return Finding(
         ok=False,
         text=f"with Restart={unit.restart}, nothing restarts {unit.name} if the server exits by itself: "
         "vLLM exits with status 0 when its engine dies",

@@ -11,7 +11,7 @@ from itertools import count
 
 from vllm_watch.clients import signed_post
 from vllm_watch.clients.signed_post import Posted
-from vllm_watch.errors import HookError, WatchError
+from vllm_watch.errors import Finding, HookError, WatchError
 from vllm_watch.restart.hooks import base
 from vllm_watch.settings.hooks import WebhookHook
 
@@ -62,9 +62,9 @@ class Hook:
             await asyncio.sleep(wait)
         return base.HookResult(outcome=tried.outcome, text=tried.text)
 
-    async def rehearse(self, call: base.HookCall) -> list[base.Finding]:
+    async def rehearse(self, call: base.HookCall) -> list[Finding]:
         again = "the receiver decides whether the server is started again: ask its owner"
-        return [self._signed(), await self._reachable(), base.Finding(ok=True, text=again)]
+        return [self._signed(), await self._reachable(), Finding(ok=True, text=again)]
 
     def _secret(self) -> bytes | None:
         file = self._settings.secret_file
@@ -84,24 +84,24 @@ class Hook:
         now = tools.unix_time()
         return _judged(await signed_post.post(tools.session, url, body, headers, seconds, now))
 
-    def _signed(self) -> base.Finding:
+    def _signed(self) -> Finding:
         try:
             secret = self._secret()
         except HookError as error:
-            return base.Finding(ok=False, text=error.cause, remedy=error.remedy)
+            return Finding(ok=False, text=error.cause, remedy=error.remedy)
         if secret is not None:
-            return base.Finding(ok=True, text="requests are signed")
+            return Finding(ok=True, text="requests are signed")
         remedy = "set secret_file, and verify the signature there"
-        return base.Finding(ok=True, text="requests are not signed", remedy=remedy)
+        return Finding(ok=True, text="requests are not signed", remedy=remedy)
 
-    async def _reachable(self) -> base.Finding:
+    async def _reachable(self) -> Finding:
         why = await signed_post.reachable(self._settings.url)
         if why is not None:
             remedy = "check url, its name and its certificate"
-            return base.Finding(ok=False, text=why, remedy=remedy)
+            return Finding(ok=False, text=why, remedy=remedy)
         where = signed_post.origin(self._settings.url)
         text = f"{where} can be reached; nothing was sent, since that may restart the server"
-        return base.Finding(ok=True, text=text)
+        return Finding(ok=True, text=text)
 
 
 def _judged(posted: Posted) -> _Try:
