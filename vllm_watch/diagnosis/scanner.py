@@ -329,7 +329,7 @@ class Scanner:
         if at is None or at.start() < said_at:
             return
         if not known and self._reported.get(_process(text)) == self.lines - 1:
-            self._reported[_process(text)] = self.lines  # the message goes on
+            self._reported[_process(text)] = self.lines  # one message of several lines
         elif not lines.is_quiet(text, at.end()):
             self._add(_NO_RULE if known else _NO_RULE_LINE, text, at.start())
         elif known and self.life.traced and self.life.raised is None:
