@@ -130,7 +130,7 @@ def test_alert_tells_its_reader_what_to_do(rule: dict[str, Any]) -> None:
     headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / page).read_text(), re.MULTILINE)
     assert not anchor or anchor in [heading.lower().replace(" ", "-") for heading in headings]
     if "/runbooks/" in notes["runbook_url"]:
-        assert f"{Path(page).stem}.html" in page_files.runbooks()
+        assert f"{Path(page).stem}.html" in page_files.contents("runbooks")
 
 
 def _page(rule: dict[str, Any]) -> str:

@@ -234,7 +234,7 @@ STRANGER = {
     ),
     "a bearer token instead of a password": Removal(
         "that there are tokens",
-        (Cut("export/passwords.py", " and guard is not None and guard.takes_tokens", " and guard is not None"),),
+        (Cut("export/passwords.py", " and guard is not None and guard.auth.exists", " and guard is not None"),),
     ),
     "a password is guessed from the operator's address": Removal(
         "the check before the refusal",

@@ -91,9 +91,7 @@ def files() -> Iterator[object]:
 
 def _tls(path: Path) -> None:
     with contextlib.suppress(ConfigError):
-        web_config._certify(
-            ssl.create_default_context(), web.TlsSettings(cert_file=path, key_file=path)
-        )
+        web_config.context_of(web.TlsSettings(cert_file=path, key_file=path))
     tls._certify(ssl.create_default_context(), path, path)
 
 

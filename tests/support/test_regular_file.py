@@ -4,7 +4,6 @@ import asyncio
 import os
 import re
 import socket
-import ssl
 import stat
 import threading
 from collections.abc import Callable
@@ -179,7 +178,7 @@ CARRIED = {
     "restart.blockers.token_file": _blockers,
     "otlp.headers_file": otlp_exporter._headers,
     "key_file of engines": lambda file: tls._read("key_file", file, ""),
-    "key_file of web_config": lambda file: web_config._certify(ssl.create_default_context(), web.TlsSettings(cert_file=file, key_file=file)),
+    "key_file of web_config": lambda file: web_config.context_of(web.TlsSettings(cert_file=file, key_file=file)),
 }  # fmt: skip
 NAMED = {
     "stages": {"api_key_file", "headers_file"}, "hooks": {"secret_file"}, "notifications": {"secret_file", "bearer_file", "urls_file"},
