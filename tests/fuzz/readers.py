@@ -265,7 +265,7 @@ def engine() -> Iterator[object]:
                 neighbours = Neighbours(ProcessListing(Path("/proc")), Path("/proc"))
                 source = vllm.VllmSource(target.identity(), scrape, session, neighbours)
                 await source.observe()
-                for understand in (vllm._version, vllm._models, *vllm._PARSERS.values()):
+                for understand in (vllm._models, *(each for _, each in vllm._SWITCHES.values())):
                     await source._ask_json("/version", understand)
                 await canary.CanarySource(target.identity(), "", CanarySettings().timeout_seconds, scrape, session).ask("m", None)  # fmt: skip
 
