@@ -316,7 +316,7 @@ class Board:
             if not incident.open:
                 charts = _charts(entry, incident)
                 first = dict(islice(charts.engines.items(), FROZEN_ENGINES_MAX))
-                if first:
+                if first and self.incidents.find(incident.id):
                     self.incidents.charts[incident.id] = changed(charts, engines=deepcopy(first))
             entry.revision += 1
             if incident.target in self._targets:
