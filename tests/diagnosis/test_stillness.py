@@ -114,10 +114,26 @@ def test_drafts_of_which_almost_none_is_accepted(accepted, drafted, useless):
     assert stillness.unaccepted(line.encode()) is useless
 
 
-@pytest.mark.parametrize("line", [
-    "(EngineCore pid=9) INFO 05-12 11:36:00 [core.py:1] Shutdown initiated (timeout=0)\n" + DIED,
-    "(APIServer pid=1) Could not cache the file. Will ignore error and continue. Error: [Errno 13] Permission denied: '/h/a.json'\n" + READY,
+SHUT = "(EngineCore pid=9) INFO 05-12 11:36:00 [core.py:1] Shutdown initiated (timeout=0)\n"
+IGNORED = "(APIServer pid=1) Could not cache the file. Will ignore error and continue. Error: [Errno 13] Permission denied: '/h/a.json'\n"
+RAISED = 'Traceback (most recent call last):\n  File "/x/a.py", line 1, in f\nValueError: a plugin returned nothing\n'
+
+
+@pytest.mark.parametrize(("log", "failure"), [
+    (SHUT + DIED, "benign_warning_noise"),
+    (READY + SHUT + DIED, "engine_dead"),  # a server needs its engine
+    (READY + SHUT + RAISED, "unknown"),  # the engine ends with the server's own error
+    (IGNORED + READY, "healthy"),
 ])  # fmt: skip
-def test_what_ends_or_hinders_no_server_is_no_failure(line):
-    """An engine that shut down is not dead, and a program that ignores an error goes on."""
-    assert diagnose(line.encode()).failure == "healthy"
+def test_an_end_and_an_error_that_hinder_no_server(log, failure):
+    """An engine that a script ends is not dead, and a program that ignores an error goes on. All else is a failure."""
+    found = diagnose(log.encode())
+    assert (found.failure, found.found) == (failure, failure in ("engine_dead", "unknown"))
+
+
+@pytest.mark.parametrize(("place", "number"), [("core.py:2", 1), ("api.py:9", 2)])
+def test_lines_of_one_message_share_what_stands_before_its_text(place, number):
+    """A line of another place is a message of its own, and explains more than one that only passes another on."""
+    passed = "ERROR 05-12 11:36:00 [core.py:2] RuntimeError: Worker failed with error 'a() got no list', please check the stack trace above for the root cause\n"
+    log = passed + f"ERROR 05-12 11:36:00 [{place}] Position: 5\n"
+    assert diagnose(log.encode()).line_number == number

@@ -72,7 +72,7 @@ IGNORED = (
 
 _COMPLAINTS = ("rror:", "FATAL", "FAILED", "ailed", "annot ", "refused", "not permitted", "format error", "denied", "exceeds ", "must ", "Missing ", "CMake Error", "ould not", "[error]", " received ", " got ", ", but found")  # fmt: skip
 
-NOTED = frozenset(("nccl_debug", "wsl", "mixed_gpus", "ignored_fields", "no_offload"))
+NOTED = frozenset(("nccl_debug", "wsl", "mixed_gpus", "ignored_fields", "no_offload", "shut_down"))
 """Marks that conditions may require."""
 
 MARKS: dict[str, tuple[str, ...]] = {
@@ -83,7 +83,6 @@ MARKS: dict[str, tuple[str, ...]] = {
     "sleep": ("to fall asleep", "to wake up"),
     "stop": (
         "shutdown triggered",
-        "Shutdown initiated (timeout",
         "received signal=SIGTERM",
         "Gracefully stopping http server",
         "SIGTERM received",
@@ -93,6 +92,7 @@ MARKS: dict[str, tuple[str, ...]] = {
     "end": ("to clean up at shutdown",),
     "nccl_debug": ("NCCL INFO", "NCCL WARN"),
     "ignored_fields": ("present in the request but ignored",),
+    "shut_down": ("Shutdown initiated (timeout",),
     "no_offload": ("Offloader set to NoopOffloader",),
     "prompts": ("Processed prompts:", "Adding requests:"),
     "variable": ("VLLM_",),

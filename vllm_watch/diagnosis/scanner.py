@@ -133,7 +133,10 @@ class Scanner:
         self._linked: set[str] = set()  # processes in the middle of a chain of exceptions
         self._ignored: set[str] = set()  # processes: Python ignores the next exception
         self._passed: set[str] = set()  # processes in which Python ignored the last exception
-        self._reported: dict[str, int] = {}  # process → last line of its last known exception
+        self._reported = (
+            0,
+            "",
+        )  # last line of the last known exception, and its place
         self._skipped = 0  # the last line with such an exception
 
     @property
@@ -257,7 +260,7 @@ class Scanner:
             life.overlooked = self.lines, lines.shown(text, 0)
         known = not harmless and self._find(text, interest)
         if known and "error" in interest.marks and _EXCEPTION.search(text):
-            self._reported[_process(text)] = self.lines
+            self._reported = self.lines, _before_text(text)
         skipped = self._skipped == self.lines
         if not known and not harmless and not skipped and "complaint" in interest.marks:
             self._complain(text)
@@ -282,7 +285,7 @@ class Scanner:
         self._linked.clear()
         self._ignored.clear()
         self._passed.clear()
-        self._reported.clear()
+        self._reported = 0, ""
         self.statistics, self.idle_reports, self.queued_from = None, 0, b""
         self.report_before, self.most_running = b"", 0
 
@@ -328,8 +331,8 @@ class Scanner:
             at = _ORIGINAL.search(text, at.end())
         if at is None or at.start() < said_at:
             return
-        if not known and self._reported.get(_process(text)) == self.lines - 1:
-            self._reported[_process(text)] = self.lines  # one message of several lines
+        if not known and self._reported == (self.lines - 1, _before_text(text)):
+            self._reported = self.lines, self._reported[1]  # one message of several lines
         elif not lines.is_quiet(text, at.end()):
             self._add(_NO_RULE if known else _NO_RULE_LINE, text, at.start())
         elif known and self.life.traced and self.life.raised is None:
@@ -415,6 +418,12 @@ class Scanner:
         self._hints.append((self.lines, names))
         for finding in self._open:
             finding.hints.append(names)
+
+
+def _before_text(text: str) -> str:
+    """Return process, level, time and place of a line, which the lines of one message share."""
+    found = _ERROR.search(text)
+    return "" if found is None else text[: found.end()]
 
 
 def _process(text: str) -> str:

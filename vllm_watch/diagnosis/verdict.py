@@ -180,6 +180,8 @@ def _beside(scanner: Scanner, life: Life, root: Finding) -> Diagnosis | None:
     ended = "died unexpectedly, shutting down client" in root.line
     if ended and life.answered_all and not scanner.reports.last:
         return _only_waited(life, root, _SCRIPT_ENDED)
+    if ended and "shut_down" in life.noted and not life.ready and not life.serving:
+        return _only_waited(life, root, _SHUT_DOWN)
     stalled = root.rule.failure == parallel.SHM and root.rule.quiet
     if stalled and stillness.idle(scanner.reports):
         return _only_waited(life, root, _IDLE)
@@ -217,6 +219,7 @@ def _of_another(name: str, root: Finding | None) -> Diagnosis:
 
 _IDLE = "No request was running or waiting in the last statistics: an engine without work waits like this."
 
+_SHUT_DOWN = "The engine was asked to end before it, and ended. At the end of a script, some releases report that like a death."
 _SCRIPT_ENDED = "All prompts of this script were answered before it. At the end of a script, some releases report the engine's exit like a death. If results are missing, it did die: see dmesg."
 
 _WENT_ON = "The workers were busy, not stuck: one of them reported progress after this line. The log does not show whether the server came up."
