@@ -179,12 +179,7 @@ def _read(config: Config) -> Model:
     heads = _positive(text, "heads", default=cached)
     stated = _optional(text.get("head_dim"))
     hidden = _positive(text, "hidden", default=heads * stated if stated else None)
-    kinds = layer_kinds(text, count)
-    if len(kinds) != count:
-        raise WatchError(
-            f"the config names {len(kinds)} layer kinds for {count} layers",
-            "take the config.json that belongs to the checkpoint",
-        )
+    kinds = _kinds(text, count)
     head_dim, experts = _head_dim(text, hidden, heads), read_experts(text)
     towers, uncounted = count_towers(config, vision_known=encoder is not None)
     dtype = _stated_dtype(config, text)
@@ -233,6 +228,16 @@ def _read(config: Config) -> Model:
         notes=tuple(notes),
     )
     return with_layer_sizes(model, text)
+
+
+def _kinds(text: Config, count: int) -> tuple[LayerKind, ...]:
+    kinds = layer_kinds(text, count)
+    if len(kinds) != count:
+        raise WatchError(
+            f"the config names {len(kinds)} layer kinds for {count} layers",
+            "take the config.json that belongs to the checkpoint",
+        )
+    return kinds
 
 
 def _tied(config: Config, text: Config) -> bool:
