@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from vllm_watch.cli.helpers import exit_status
 from vllm_watch.diagnosis.reading import LogReader
-from vllm_watch.diagnosis.report import NOT_VLLM, Diagnosis, Fix, to_json
+from vllm_watch.diagnosis.report import NOT_VLLM, Check, Diagnosis, Fix, to_json
 from vllm_watch.errors import WatchError
 from vllm_watch.sources.engine_log import pieces
 from vllm_watch.support.redaction import redacted
@@ -72,8 +72,8 @@ def _lines(diagnosis: Diagnosis) -> list[str]:
     # The explanation may repeat the sentence above.
     if explanation := diagnosis.explanation.removeprefix(f"{sentence}.").strip():
         said += ["", explanation]
-    checks = [fix for fix in diagnosis.fixes if not fix.changes]
-    changes = [fix for fix in diagnosis.fixes if fix.changes]
+    checks = [fix for fix in diagnosis.fixes if isinstance(fix, Check)]
+    changes = [fix for fix in diagnosis.fixes if not isinstance(fix, Check)]
     said += _steps("check first:" if changes else "what to check:", checks)
     said += _steps("then, if that confirms it:" if checks else "what to do, if this fits:", changes)
     if diagnosis.facts:

@@ -23,7 +23,7 @@ from vllm_watch.diagnosis.finding import (
     raised_in,
 )
 from vllm_watch.diagnosis.life import UNKNOWN_CONFIDENCE, Life
-from vllm_watch.diagnosis.report import UNKNOWN, Diagnosis, Fix
+from vllm_watch.diagnosis.report import UNKNOWN, Check, Diagnosis, Fix
 from vllm_watch.diagnosis.rule import Cure, Evidence, Facts, Failure, Rank, Told, Variant
 from vllm_watch.diagnosis.stillness import Silence
 
@@ -228,10 +228,10 @@ def unexplained(life: Life, root: Finding) -> Diagnosis:
         text += ", and the engine died." if life.dead else "."
         text += f" {ONE_REQUEST}" if of_request(life, root) else ""
         if not life.dead and _BAD_DATA.search("\n".join(root.tail)):
-            fixes = (Fix("check the data of this request: the server refused it with 4xx, and lives on"),)  # fmt: skip
+            fixes = (Check("check the data of this request: the server refused it with 4xx, and lives on"),)  # fmt: skip
         if kernel := _KERNEL.search("\n".join(root.tail[:3])):
             below = f"{below} The kernel is {kernel[1]}.".strip()
-            fixes = (Fix("search the issues of the library that this kernel is from, and of vLLM, for the kernel's name"),)  # fmt: skip
+            fixes = (Check("search the issues of the library that this kernel is from, and of vLLM, for the kernel's name"),)  # fmt: skip
         text = " ".join(each for each in (text, below, root.advice, place, life.caution) if each)
     confidence = UNKNOWN_CONFIDENCE if known is None else _SURE
     return life.diagnosis(UNKNOWN, confidence, sentence, text, (root.number, root.line), fixes, fatal=life.dead)  # fmt: skip

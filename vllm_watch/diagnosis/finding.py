@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from itertools import takewhile
 
-from vllm_watch.diagnosis.report import UNKNOWN, Fix
+from vllm_watch.diagnosis.report import UNKNOWN, Check, Fix
 from vllm_watch.diagnosis.rule import Rank, Rule
 
 TAIL_LINES = 8
@@ -243,13 +243,13 @@ def raised_in(frames: tuple[str, ...], line: str, source: str) -> tuple[str, tup
         package = _INSTALLED.get(package, package)
         innermost = package not in _BELOW | {""} and found == _split(frames[0])
         if innermost and OF_INTERFACE.search(line):
-            fixes.append(Fix(f"check whether {package} is of a version that goes with this vLLM, and search its issues for this message", f"python -m pip show {package} vllm"))  # fmt: skip
+            fixes.append(Check(f"check whether {package} is of a version that goes with this vLLM, and search its issues for this message", f"python -m pip show {package} vllm"))  # fmt: skip
         elif innermost:
-            fixes.append(Fix(f"search the issues of {package} and of vLLM for this message, with the releases"))  # fmt: skip
+            fixes.append(Check(f"search the issues of {package} and of vLLM for this message, with the releases"))  # fmt: skip
     if area is not None:
         said.append(area)
     if not fixes and (found is not None or area is not None):
-        fixes.append(Fix("search vLLM's issues for this message, with the release"))
+        fixes.append(Check("search vLLM's issues for this message, with the release"))
     return f"It comes from {': '.join(said)}." if said else "", tuple(fixes)
 
 

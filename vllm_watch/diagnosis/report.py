@@ -1,6 +1,5 @@
 """The diagnosis of a log, and its JSON."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,11 +17,6 @@ FACTS = (
 """Facts that are always published, as null if unknown. Other facts are omitted if unknown."""
 
 
-_CHECK = re.compile(
-    r"(?:(?:in|with) [^,]{1,30}, )?(?:see|check|compare|read|search|find|list|look|get|import|watch|run again|ask the kernel|dump)\b"
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Fix:
     """One step of the repair, with its command or flag."""
@@ -30,10 +24,9 @@ class Fix:
     what: str
     command: str | None = None
 
-    @property
-    def changes(self) -> bool:
-        """True if the step changes something. Other steps only read."""
-        return _CHECK.match(self.what) is None
+
+class Check(Fix):
+    """A step that only reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

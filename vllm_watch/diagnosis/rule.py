@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from vllm_watch.diagnosis.report import Fix
+from vllm_watch.diagnosis.report import Check, Fix
 
 DECIMAL = r"(?<![\d.])\d{1,12}(?:\.\d{1,12})?(?![\d.])"
 """Matches 14.99 in "14.99 GiB"."""
@@ -115,8 +115,13 @@ class Cure:
 
 
 def cure(what: str, command: str | None = None, on: When = When()) -> Cure:
-    """Return a cure. A command without a condition must be read-only."""
+    """Return a cure that changes something."""
     return Cure(Fix(what, command), on)
+
+
+def check(what: str, command: str | None = None, on: When = When()) -> Cure:
+    """Return a cure that only reads."""
+    return Cure(Check(what, command), on)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from vllm_watch.diagnosis.finding import (
     message_of,
 )
 from vllm_watch.diagnosis.life import UNKNOWN_CONFIDENCE, Life
-from vllm_watch.diagnosis.report import HEALTHY, NOISE, NOT_VLLM, UNKNOWN, Diagnosis, Fix
+from vllm_watch.diagnosis.report import HEALTHY, NOISE, NOT_VLLM, UNKNOWN, Check, Diagnosis, Fix
 from vllm_watch.diagnosis.rule import Evidence, Rank, Told, rule
 from vllm_watch.diagnosis.scanner import Scanner
 from vllm_watch.diagnosis.stillness import Silence
@@ -113,19 +113,19 @@ def _ends_in_traceback(scanner: Scanner) -> bool:
 
 def _ended_critically(life: Life, line: tuple[int, str]) -> Diagnosis:
     text = "It came up, and no line after this one shows an answer. No rule knows this error."
-    see = Fix("see whether the process still runs, and the driver's own report", "dmesg -T | tail -50")  # fmt: skip
+    see = Check("see whether the process still runs, and the driver's own report", "dmesg -T | tail -50")  # fmt: skip
     return life.unknown("a critical error was reported right before the log ends", text, line, (see,))  # fmt: skip
 
 
 def _queue(life: Life, found: Silence) -> Diagnosis:
     text = f"{found.running} requests are running and {found.waiting} waiting in the last report, and none was admitted since {found.since} ({(found.seconds or 0) / 60:.0f} minutes). The engine works, and this log does not show why they wait: long answers may hold all places or the KV cache."  # fmt: skip
-    fixes = (Fix("see whether the running requests have a limit of tokens (max_tokens), and how many may run at once (--max-num-seqs)"), Fix("watch the queue and the KV cache", "curl -s http://HOST:8000/metrics | grep -E 'num_requests_|cache_usage'"))  # fmt: skip
+    fixes = (Check("see whether the running requests have a limit of tokens (max_tokens), and how many may run at once (--max-num-seqs)"), Check("watch the queue and the KV cache", "curl -s http://HOST:8000/metrics | grep -E 'num_requests_|cache_usage'"))  # fmt: skip
     return life.unknown("no error in this log, but requests wait and none is admitted", text, (found.number, found.line), fixes)  # fmt: skip
 
 
 def _blocked_queue(life: Life, found: Silence) -> Diagnosis:
     text = f"{found.running} requests are running and {found.waiting} waiting in the last report, more ran at once before, and most of the KV cache is free: something other than memory blocks the others. Requests that wait for a grammar, for KV of another server or for the offloading connector (deferred) may take the places of --max-num-seqs."  # fmt: skip
-    fixes = (Fix("see the reasons for which they wait", "curl -s http://HOST:8000/metrics | grep num_requests_waiting"), Fix("if nothing is admitted any more, restart the engine, and let fewer requests in, or raise --max-num-seqs"))  # fmt: skip
+    fixes = (Check("see the reasons for which they wait", "curl -s http://HOST:8000/metrics | grep num_requests_waiting"), Fix("if nothing is admitted any more, restart the engine, and let fewer requests in, or raise --max-num-seqs"))  # fmt: skip
     return life.unknown("requests wait, although the engine has room", text, (found.number, found.line), fixes)  # fmt: skip
 
 
@@ -206,7 +206,7 @@ def _of_stacks(scanner: Scanner) -> Diagnosis:
     text = "It shows the code that the process executed at that moment, and no error. If later dumps show the same, the process hangs there."  # fmt: skip
     top = next((str(frame) for each in found for frame in each.frames[:1]), scanner.stack[0])
     number = next((at for at, each in enumerate(scanner.stack, 1) if top in each), 1)
-    fixes = (Fix("dump all processes of the server, twice, a minute apart", "for p in $(pgrep -f VLLM::); do py-spy dump --pid $p; done"), Fix("search vLLM's issues for the innermost frames"))  # fmt: skip
+    fixes = (Check("dump all processes of the server, twice, a minute apart", "for p in $(pgrep -f VLLM::); do py-spy dump --pid $p; done"), Check("search vLLM's issues for the innermost frames"))  # fmt: skip
     sentence = f"a dump of stacks (py-spy): its main thread is {stacks.where(chr(10).join(scanner.stack))}"  # fmt: skip
     return scanner.life.unknown(sentence, text, (scanner.stack_from + number - 1, top), fixes)
 
@@ -231,7 +231,7 @@ def _only_waited(life: Life, root: Finding, text: str) -> Diagnosis:
 
 def _in_capture(life: Life, line: tuple[int, str]) -> Diagnosis:
     text = "A traceback goes through the capture of CUDA graphs, and its last line, with the reason, is missing."  # fmt: skip
-    fix = Fix("get the whole log: the line with the reason is missing")
+    fix = Check("get the whole log: the line with the reason is missing")
     return life.unknown("the capture of CUDA graphs failed", text, line, (fix,), fatal=True)
 
 
@@ -279,13 +279,13 @@ def _no_tokens(scanner: Scanner, life: Life) -> Diagnosis:
     idle = scanner.reports.idle
     last = "The last report has" if idle == 1 else f"The last {idle} reports have"
     said = f"{last} requests and no tokens: one very long prompt, or a hang. The next reports will show which."  # fmt: skip
-    see = Fix("see where the engine is", "py-spy dump --pid PID_OF_ENGINECORE")
+    see = Check("see where the engine is", "py-spy dump --pid PID_OF_ENGINECORE")
     return life.unknown("no error in this log, and no tokens at its end", said, (number, lines.shown(lines.clean(raw), 0)), (see,))  # fmt: skip
 
 
 def _none_accepted(scanner: Scanner, life: Life) -> Diagnosis:
     text = f"The last {scanner.none_accepted} reports of speculative decoding have drafted tokens and accepted (almost) none. Either the drafts or the model's own outputs are wrong, and each step costs more than without drafts."  # fmt: skip
-    fixes = (Fix("check the answers, and start once without --speculative-config to compare"),)
+    fixes = (Check("check the answers, and start once without --speculative-config to compare"),)
     return life.unknown(
         "no error in this log, but almost no drafted token is accepted", text, fixes=fixes
     )
@@ -342,7 +342,7 @@ def _not_up(life: Life) -> Diagnosis:
 
 def _ended(life: Life, line: tuple[int, str]) -> Diagnosis:
     text = "No line shows that the server came up, and the lines after this one only show that the process has ended. A process that ends without an error was most often killed (host memory: see pinned and offloaded buffers of every worker)."  # fmt: skip
-    fixes = (Fix("see whether it was killed", "dmesg -T | grep -i -E 'killed process|out of memory'"), Fix("see its exit code", "docker inspect CONTAINER   (or kubectl describe pod POD)"))  # fmt: skip
+    fixes = (Check("see whether it was killed", "dmesg -T | grep -i -E 'killed process|out of memory'"), Check("see its exit code", "docker inspect CONTAINER   (or kubectl describe pod POD)"))  # fmt: skip
     return life.unknown("the process ended while it started, and no line shows why", text, line, fixes, fatal=True)  # fmt: skip
 
 
@@ -376,7 +376,7 @@ def _survived(life: Life, found: Finding, *, ready: bool) -> Diagnosis:
         fixes = explaining.fitting(Told(), known.cures, evidence)
     elif killed := memory.KILLED.search(found.text):
         text += f" {explaining.as_sentence(f'the host ran out of memory, and the kernel killed process {killed[1]}')} If the server needs that process, its requests wait or fail."
-        fixes = (Fix("see which process took the memory: the kernel's log lists all", "dmesg -T | grep -i -E 'killed process|oom-kill'"),)  # fmt: skip
+        fixes = (Check("see which process took the memory: the kernel's log lists all", "dmesg -T | grep -i -E 'killed process|oom-kill'"),)  # fmt: skip
     elif explaining.of_request(life, found):
         text += f" {explaining.ONE_REQUEST}"
     elif error:

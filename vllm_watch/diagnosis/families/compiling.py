@@ -4,7 +4,7 @@ Sources: PyTorch, Triton, NVCC, FlashInfer's and DeepGEMM's JIT; flashinfer #506
 #36077 (nvcc), #49051 and #43954 (DeepGEMM), #50705 and #31740 (FlashInfer's architectures), vllm-gaudi #1734.
 """
 
-from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
+from vllm_watch.diagnosis.rule import Failure, Rank, Variant, check, cure, rule, when
 
 COMPILE = "compile_failure"
 
@@ -53,7 +53,7 @@ _CACHES = (
 )  # fmt: skip
 _EAGER = cure("start without torch.compile, to serve meanwhile", "--enforce-eager", when(_BY_INDUCTOR, lacks=rf"C(?:\+\+)? compiler|ptxas|nvcc|gcc|[Tt]riton|{_FLASHINFER}|{_DEEP_GEMM}|[Nn]inja|Python\.h"))  # fmt: skip
 
-_SEARCH = cure(
+_SEARCH = check(
     "search the issues of vLLM, and of the library in the traceback, for the message and this GPU"
 )
 
@@ -62,7 +62,7 @@ FAILURES = (
         slug=COMPILE,
         sentence="compiling kernels failed",
         why="",
-        cures=(_EAGER, *_SWITCHES, cure("read the compiler's own lines: the first `error` in its output", None, when(seen=r"[Nn]inja|nvcc|NVCC|g\+\+|gcc|clang|ptxas|error:|rror (?:compiling|building)|ompilation (?:failed|of \")")), _SEARCH),
+        cures=(_EAGER, *_SWITCHES, check("read the compiler's own lines: the first `error` in its output", None, when(seen=r"[Nn]inja|nvcc|NVCC|g\+\+|gcc|clang|ptxas|error:|rror (?:compiling|building)|ompilation (?:failed|of \")")), _SEARCH),
         deterministic=True,
         variants=(
             Variant(
@@ -85,25 +85,25 @@ FAILURES = (
                 when=when(r"(?i)GPUTooOldForTriton|too old to be supported by the triton"),
                 sentence="this GPU is older than Triton supports: it needs compute capability 7.0 (Volta)",
                 why="vLLM's own kernels need that, too, so another setting does not help.",
-                cures=(cure("see which GPU it is", "nvidia-smi --query-gpu=name,compute_cap --format=csv"), cure("use a newer GPU, or an engine that supports this one, such as llama.cpp")),
+                cures=(check("see which GPU it is", "nvidia-smi --query-gpu=name,compute_cap --format=csv"), cure("use a newer GPU, or an engine that supports this one, such as llama.cpp")),
             ),
             Variant(
                 when=when(r"TritonMissing|find a working triton installation"),
                 sentence="PyTorch's compiler finds no Triton that works",
                 why="Triton is missing, is of another version than this PyTorch requires, or sees no GPU.",
-                cures=(cure("import it, and compare the versions", "python -c 'import triton; print(triton.__version__)'; python -m pip check; python -m pip show torch | grep -E '^(Version|Requires)'"), cure("check that PyTorch sees the GPU", "python -c 'import torch; print(torch.cuda.is_available())'")),
+                cures=(check("import it, and compare the versions", "python -c 'import triton; print(triton.__version__)'; python -m pip check; python -m pip show torch | grep -E '^(Version|Requires)'"), check("check that PyTorch sees the GPU", "python -c 'import torch; print(torch.cuda.is_available())'")),
             ),
             Variant(
                 when=when(r"No such file or directory: 'ninja'"),
                 sentence="a kernel is compiled at run time, and the program ninja is not found",
                 why="It is often installed in the same environment as vLLM, whose bin folder is not in PATH (Python was called by its path).",
-                cures=(cure("check whether it is there", "ls $(dirname $(which python))/ninja; which ninja"), cure("add that folder to PATH, or install it", "python -m pip install ninja", when(r"ninja"))),
+                cures=(check("check whether it is there", "ls $(dirname $(which python))/ninja; which ninja"), cure("add that folder to PATH, or install it", "python -m pip install ninja", when(r"ninja"))),
             ),
             Variant(
                 when=when(r"No such file or directory: '[^']{0,200}ptxas"),
                 sentence="Triton does not find its assembler (ptxas)",
                 why="TRITON_PTXAS_PATH may name a file that is not in this environment; without it Triton uses the ptxas of its own package.",
-                cures=(cure("check the variable and the file", "echo $TRITON_PTXAS_PATH; ls -l $TRITON_PTXAS_PATH"), cure("if the file is not there, unset the variable or name one that is", None, when(r"ptxas"))),
+                cures=(check("check the variable and the file", "echo $TRITON_PTXAS_PATH; ls -l $TRITON_PTXAS_PATH"), cure("if the file is not there, unset the variable or name one that is", None, when(r"ptxas"))),
             ),
             Variant(
                 when=when(r"FileNotFoundError[^\n]{0,200}(?:torchinductor|torch_compile_cache|\.triton/|/triton/)"),
@@ -116,14 +116,14 @@ FAILURES = (
                 when=when(r"nvrtc: error: invalid value for --gpu-arch|NVRTC_ERROR_INVALID_OPTION"),
                 sentence="NVRTC, CUDA's compiler within the libraries, does not know this GPU: it is of an older CUDA",
                 why="It comes with PyTorch's packages (nvidia-cuda-nvrtc), so the CUDA toolkit of this machine does not change it.",
-                cures=(cure("compare its version with the GPU", "python -m pip list | grep -i nvrtc; nvidia-smi --query-gpu=name,compute_cap --format=csv"), cure("use a vLLM (an image) whose PyTorch is of a CUDA that knows this GPU (12.8 or later for compute capability 10.0 and 12.0)", None, when(r"nvrtc|NVRTC"))),
+                cures=(check("compare its version with the GPU", "python -m pip list | grep -i nvrtc; nvidia-smi --query-gpu=name,compute_cap --format=csv"), cure("use a vLLM (an image) whose PyTorch is of a CUDA that knows this GPU (12.8 or later for compute capability 10.0 and 12.0)", None, when(r"nvrtc|NVRTC"))),
             ),
             Variant(
                 when=when(r"(?:gcc|cc|clang)'[^\n]{0,300}(?:main|cuda_utils|hip_utils|driver|__triton_launcher)\.c\b", lacks=r"Python\.h|cannot find -l|\.h: No such"),
                 sentence="the C compiler failed on a small program with which Triton calls the driver",
                 why="Most often Python's headers (Python.h) or the driver's library (libcuda) are not found; the compiler's own lines, which come before it, have the reason.",
                 cures=(
-                    cure("check both", "ls $(python -c 'import sysconfig; print(sysconfig.get_path(\"include\"))')/Python.h; ldconfig -p | grep libcuda"),
+                    check("check both", "ls $(python -c 'import sysconfig; print(sysconfig.get_path(\"include\"))')/Python.h; ldconfig -p | grep libcuda"),
                     cure("install the headers of this Python version, or add libcuda's folder to LIBRARY_PATH, whichever is missing", "apt-get install -y python3-dev", when(r"gcc|cc|clang")),
                 ),
             ),
@@ -131,13 +131,13 @@ FAILURES = (
                 when=when(r"\bcuda(?:_runtime)?\.h: No such"),
                 sentence="the headers of CUDA are not found, and a kernel is compiled with them",
                 why="The folder that CUDA_HOME names has no include/cuda_runtime.h, or no such folder is named.",
-                cures=(cure("check where they are", "echo $CUDA_HOME; ls $CUDA_HOME/include/cuda_runtime.h; find / -name cuda_runtime.h 2>/dev/null"), cure("name the toolkit that has them, or install its headers (cuda-cudart-dev)", "export CUDA_HOME=/usr/local/cuda", when(r"\.h: No such")), *_SWITCHES),
+                cures=(check("check where they are", "echo $CUDA_HOME; ls $CUDA_HOME/include/cuda_runtime.h; find / -name cuda_runtime.h 2>/dev/null"), cure("name the toolkit that has them, or install its headers (cuda-cudart-dev)", "export CUDA_HOME=/usr/local/cuda", when(r"\.h: No such")), *_SWITCHES),
             ),
             Variant(
                 when=when(r"cannot find -lcuda\b"),
                 sentence="the linker does not find libcuda, the driver's library",
                 why="A kernel that is compiled at run time is linked with it; the CUDA toolkit has a stub of it in lib64/stubs.",
-                cures=(cure("see where it is, and add its folder to the linker's path", "ldconfig -p | grep libcuda; ls $CUDA_HOME/lib64/stubs; export LIBRARY_PATH=FOLDER", when(r"-lcuda\b")), *_SWITCHES),
+                cures=(check("see where it is, and add its folder to the linker's path", "ldconfig -p | grep libcuda; ls $CUDA_HOME/lib64/stubs; export LIBRARY_PATH=FOLDER", when(r"-lcuda\b")), *_SWITCHES),
             ),
             Variant(
                 when=when(r"cannot find -l"),
@@ -163,7 +163,7 @@ FAILURES = (
                 sentence="the CUDA compiler is older than this GPU (or than the library) needs",
                 why="Such kernels are compiled with a CUDA toolkit of this machine, not with the CUDA of PyTorch.",
                 cures=(
-                    cure("see which compiler is found", "which -a nvcc ptxas; nvcc --version; echo $CUDA_HOME"),
+                    check("see which compiler is found", "which -a nvcc ptxas; nvcc --version; echo $CUDA_HOME"),
                     cure("install a CUDA toolkit that knows this GPU, and name it", "export CUDA_HOME=/usr/local/cuda", when(r"requires CUDA|Unknown option|Unsupported gpu|NVCC version|not defined|recognized")),
                     cure("let Triton take that toolkit's ptxas", "export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas", when(r"ptxas")),
                     *_SWITCHES,
@@ -179,7 +179,7 @@ FAILURES = (
                 when=when(r"nvcc.{0,60}(?:not found|No such)|directory: '[^']{0,200}nvcc'|[Cc]ould not find nvcc|CUDA_HOME environment variable is not set|find nvcc|'which', 'nvcc'"),
                 sentence="a kernel is compiled at run time, and no nvcc is found",
                 cures=(
-                    cure("check whether a toolkit is there, under another name", "which -a nvcc; ls -d /usr/local/cuda*; echo $CUDA_HOME"),
+                    check("check whether a toolkit is there, under another name", "which -a nvcc; ls -d /usr/local/cuda*; echo $CUDA_HOME"),
                     cure("if not, FlashInfer's precompiled kernels (flashinfer-cubin, flashinfer-jit-cache) of its own version need no nvcc", "python -m pip list | grep -i flashinfer", when(seen=_FLASHINFER)),
                     cure("else install the CUDA toolkit that PyTorch was built for, and name it", "export CUDA_HOME=/usr/local/cuda; $CUDA_HOME/bin/nvcc --version", when(r"nvcc|CUDA_HOME")),
                     *_SWITCHES,
@@ -190,7 +190,7 @@ FAILURES = (
                 sentence="FlashInfer found no GPU generation that it can compile for",
                 why="The same message comes for a GPU that is too old, for one that is newer than the CUDA compiler (SM 12.x needs 12.9), and where no GPU is seen.",
                 cures=(
-                    cure("see which it is", "nvidia-smi --query-gpu=name,compute_cap --format=csv; which -a nvcc; nvcc --version; echo $CUDA_HOME"),
+                    check("see which it is", "nvidia-smi --query-gpu=name,compute_cap --format=csv; which -a nvcc; nvcc --version; echo $CUDA_HOME"),
                     cure("if the GPU is newer than the compiler, install a CUDA toolkit that knows it, and name it", "export CUDA_HOME=/usr/local/cuda", when(r"requires GPUs with sm")),
                     *_SWITCHES,
                 ),
@@ -199,36 +199,36 @@ FAILURES = (
                 when=when(r"No supported CUDA architectures found"),
                 sentence="FlashInfer found no GPU generation that it can compile this kernel for",
                 why="Either the CUDA compiler is older than the GPU (SM 12.x needs 12.9, in some releases 12.8), FLASHINFER_CUDA_ARCH_LIST names other generations, or this FlashInfer has no such kernel for the GPU.",
-                cures=(cure("check the compiler first, then the list, the GPU and FlashInfer", "which -a nvcc; nvcc --version; echo $CUDA_HOME $FLASHINFER_CUDA_ARCH_LIST; nvidia-smi --query-gpu=name,compute_cap --format=csv; python -m pip list | grep -i flashinfer"), *_SWITCHES),
+                cures=(check("check the compiler first, then the list, the GPU and FlashInfer", "which -a nvcc; nvcc --version; echo $CUDA_HOME $FLASHINFER_CUDA_ARCH_LIST; nvidia-smi --query-gpu=name,compute_cap --format=csv; python -m pip list | grep -i flashinfer"), *_SWITCHES),
             ),
             Variant(
                 when=when(r"synStatus"),
                 sentence="Gaudi's compiler (Synapse) could not compile a graph of this model",
                 why="Driver, Synapse and vllm-gaudi must be of one release; some models compile only in some of them.",
-                cures=(cure("see the versions", "hl-smi; python -m pip list | grep -i -E 'habana|vllm|torch'"), cure("search vllm-gaudi's issues for the model and the release")),
+                cures=(check("see the versions", "hl-smi; python -m pip list | grep -i -E 'habana|vllm|torch'"), check("search vllm-gaudi's issues for the model and the release")),
             ),
             Variant(
                 when=when(r"Failed to find C compiler|Python\.h|[Nn]o working (?:C\+\+ )?compiler|C\+\+ compiler.{0,40}not found|(?:stdlib|math|omp)\.h"),
                 sentence="there is no C compiler, or headers that it needs (most often Python's) are missing",
-                cures=(cure("check which is missing", "which cc gcc g++; ls $(python -c 'import sysconfig; print(sysconfig.get_path(\"include\"))')/Python.h"), cure("install it; the headers must be those of this Python version", "apt-get install -y build-essential python3-dev", when(r"compiler|\.h")),),
+                cures=(check("check which is missing", "which cc gcc g++; ls $(python -c 'import sysconfig; print(sysconfig.get_path(\"include\"))')/Python.h"), cure("install it; the headers must be those of this Python version", "apt-get install -y build-essential python3-dev", when(r"compiler|\.h")),),
             ),
             Variant(
                 when=when(r"OutOfResources|out of resource: shared memory"),
                 sentence="a Triton kernel needs more of the GPU than it has; the message names which (shared memory, threads)",
                 why="Kernels are tuned for other GPUs, or Triton is of another version than vLLM was tried with.",
-                cures=(cure("if the kernel is one of attention, serve with another attention backend", "--attention-backend NAME", when(seen=r"attention|attn")), cure("check that Triton is of the version that PyTorch requires", "python -m pip check; python -m pip show torch triton | grep -E '^(Name|Version)'"), cure("search vLLM's issues for the kernel's name in the traceback, and this GPU")),
+                cures=(cure("if the kernel is one of attention, serve with another attention backend", "--attention-backend NAME", when(seen=r"attention|attn")), check("check that Triton is of the version that PyTorch requires", "python -m pip check; python -m pip show torch triton | grep -E '^(Name|Version)'"), check("search vLLM's issues for the kernel's name in the traceback, and this GPU")),
             ),
             Variant(
                 when=when(r"(?:[Ss]hapes?|[Ss]izes?|\bM\b|\bN\b|\bK\b).{0,40}should (?:have|be).{0,80}\d|incompatible dimensions"),
                 sentence="a kernel does not take the sizes that it was given",
                 why="Settings such as --block-size, or the model's own sizes, decide them; else the kernel of this release does not know such a model. The compiler is not at fault.",
-                cures=(cure("leave --block-size out", None, when(seen=r"block.size|block_size")), cure("try a later release of vLLM, or another attention backend"), cure("read the warnings before it: one may name the setting that chose this kernel")),
+                cures=(cure("leave --block-size out", None, when(seen=r"block.size|block_size")), cure("try a later release of vLLM, or another attention backend"), check("read the warnings before it: one may name the setting that chose this kernel")),
             ),
             Variant(
                 when=when(r"PassManager|Triton compilation failed|triton\.compiler|failed to legalize|layout conversion is only supported|LLVM ERROR"),
                 sentence="Triton could not compile a kernel",
                 why="The traceback names it; most often Triton is of another version than vLLM was tried with, or does not know this GPU well.",
-                cures=(cure("see which versions of torch and Triton are installed, and which vLLM requires", "python -m pip check; python -m pip show torch triton"),),
+                cures=(check("see which versions of torch and Triton are installed, and which vLLM requires", "python -m pip check; python -m pip show torch triton"),),
             ),
             Variant(
                 when=when(r"failed to compile the model.{0,120}most likely"),
@@ -247,46 +247,46 @@ FAILURES = (
                 when=when(r"[Ff]ake ?[Tt]ensor.{0,1500}(?:must (?:have same|match)|size mismatch|shapes? (?:cannot|mismatch))"),
                 sentence="the shapes in the model's code do not fit each other; torch.compile only met it first",
                 why="The same operation fails without torch.compile. The code, the config and the weights of the model (or of the draft model) are not of one kind.",
-                cures=(cure("if a draft model was loaded last, serve without it: leave --speculative-config out", None, when(seen=r"(?i)drafter|speculative|\bmtp\b|eagle")), cure("search vLLM's issues for the model and the message")),
+                cures=(cure("if a draft model was loaded last, serve without it: leave --speculative-config out", None, when(seen=r"(?i)drafter|speculative|\bmtp\b|eagle")), check("search vLLM's issues for the model and the message")),
                 deterministic=True,
             ),
             Variant(
                 when=when(r"\[code=137\]|(?m:^\W{0,20}Killed$)|SIGKILL"),
                 sentence="a compiler was killed while it compiled a kernel; most often the host ran out of memory",
                 why="Exit code 137 is signal 9. Each compiler process may take several GiB of host memory, and by default as many run as there are cores.",
-                cures=(cure("run fewer compilers at once", "MAX_JOBS=2", when(r"137|Killed|SIGKILL")), cure("check whether the kernel killed it", "dmesg -T | grep -i -E 'killed process|oom-kill'")),
+                cures=(cure("run fewer compilers at once", "MAX_JOBS=2", when(r"137|Killed|SIGKILL")), check("check whether the kernel killed it", "dmesg -T | grep -i -E 'killed process|oom-kill'")),
                 deterministic=False,
             ),
             Variant(
                 when=when(r"CUDA driver error \(\S{0,200}/jit/\S{0,80}\): (?:700|710|716|719)\b"),
                 sentence="a kernel of DeepGEMM was compiled, ran, and failed on the GPU",
                 why="An assertion of the kernel right before it, if there is one, names the cause: values that the kernel does not take.",
-                cures=(cure("multiply without DeepGEMM (a setting of this start may force it on)", "VLLM_USE_DEEP_GEMM=0; env | grep -i deep_gemm", when(r"/jit/")), cure("search the issues of DeepGEMM and vLLM for the assertion, this GPU and this model")),
+                cures=(cure("multiply without DeepGEMM (a setting of this start may force it on)", "VLLM_USE_DEEP_GEMM=0; env | grep -i deep_gemm", when(r"/jit/")), check("search the issues of DeepGEMM and vLLM for the assertion, this GPU and this model")),
                 deterministic=False,
             ),
             Variant(
                 when=when(r"CUDA driver error \(\S{0,200}/jit/"),
                 sentence="the GPU's driver refused a kernel that DeepGEMM compiled at run time",
                 why="PyTorch and vLLM work on this GPU; DeepGEMM may not support its generation.",
-                cures=(cure("multiply without DeepGEMM (a setting of this start may force it on)", "VLLM_USE_DEEP_GEMM=0; env | grep -i deep_gemm", when(r"/jit/")), cure("search DeepGEMM's issues for this GPU")),
+                cures=(cure("multiply without DeepGEMM (a setting of this start may force it on)", "VLLM_USE_DEEP_GEMM=0; env | grep -i deep_gemm", when(r"/jit/")), check("search DeepGEMM's issues for this GPU")),
             ),
             Variant(
                 when=when(r"/jit/kernel_runtime\.hpp:\d+\): exit_code"),
                 sentence="DeepGEMM compiled a kernel, but a tool of the CUDA toolkit failed on it",
                 why="DeepGEMM reads each new kernel with cuobjdump from CUDA_HOME. An image may have nvcc without it.",
-                cures=(cure("check that the tool is there and works", "ls -l $CUDA_HOME/bin/cuobjdump; $CUDA_HOME/bin/cuobjdump --version"), *_SWITCHES),
+                cures=(check("check that the tool is there and works", "ls -l $CUDA_HOME/bin/cuobjdump; $CUDA_HOME/bin/cuobjdump --version"), *_SWITCHES),
             ),
             Variant(
                 when=when(r"torch\._dynamo\.exc\.(?!Backend)\w"),
                 sentence="PyTorch's compiler (Dynamo) could not trace the model's code",
                 why='The lines below "from user code" show the place. If the code itself raises an error there, it does so without the compiler, too.',
-                cures=(cure('read the lines below "from user code"'), _EAGER, _SEARCH),
+                cures=(check('read the lines below "from user code"'), _EAGER, _SEARCH),
             ),
             Variant(
                 when=when(seen=rf"{_FLASHINFER}|{_DEEP_GEMM}"),
                 sentence="a library's kernel could not be compiled at run time (JIT)",
                 why="FlashInfer and DeepGEMM compile with the nvcc that they find; the compiler's own first error has the reason.",
-                cures=(cure("read the compiler's own lines: the first `error` in its output"), cure("see which compiler is found", "which -a nvcc; nvcc --version; echo $CUDA_HOME"), *_SWITCHES, *_CACHES),
+                cures=(check("read the compiler's own lines: the first `error` in its output"), check("see which compiler is found", "which -a nvcc; nvcc --version; echo $CUDA_HOME"), *_SWITCHES, *_CACHES),
             ),
         ),
     ),

@@ -5,8 +5,8 @@ Sources: vllm/engine/arg_utils.py and vllm/config of vLLM 0.6 to 0.32; vllm #220
 
 import re
 
-from vllm_watch.diagnosis.report import Fix
-from vllm_watch.diagnosis.rule import Facts, Failure, Told, Variant, cure, rule, when
+from vllm_watch.diagnosis.report import Check, Fix
+from vllm_watch.diagnosis.rule import Facts, Failure, Told, Variant, check, cure, rule, when
 from vllm_watch.support import vllm_flags
 from vllm_watch.support.vllm_flags import Standing
 
@@ -19,7 +19,7 @@ NOT_A_NUMBER = Variant(
     when=when(NO_NUMBER),
     sentence="a text stands where vLLM reads a number",
     why="The message quotes the text. It may be the value of a flag, of a VLLM_* variable or of a file; a whole number may have no decimal point and no unit.",
-    cures=(cure("search the command line and the environment for this text", "env | grep -E '^(VLLM|CUDA|NCCL)_'", when(NO_NUMBER)),),
+    cures=(check("search the command line and the environment for this text", "env | grep -E '^(VLLM|CUDA|NCCL)_'", when(NO_NUMBER)),),
 )  # fmt: skip
 
 RULES = (
@@ -76,7 +76,7 @@ def _unknown_flag(text: str, facts: Facts) -> Told:
         fix = Fix(f"drop {found[1]}, or use the releases of vLLM and of its caller that go together ({said})", "python -m pip show vllm")  # fmt: skip
         return Told(f"The argument is {found[1]}.", (fix,))
     if (found := _AMBIGUOUS.search(text)) and found[1].lstrip("-") in vllm_flags.table()[0]:
-        fix = Fix("name the model without a flag, also if a file of --config has the key", "vllm serve MODEL …") if found[1] == "--model" else Fix("find the chart, script or --config file that passes it")  # fmt: skip
+        fix = Fix("name the model without a flag, also if a file of --config has the key", "vllm serve MODEL …") if found[1] == "--model" else Check("find the chart, script or --config file that passes it")  # fmt: skip
         return Told(f"{found[1]} is a complete name, not an abbreviation: this command does not have the option.", (fix,))  # fmt: skip
     if found:
         return Told(f"{found[1]} is short for several flags.", (Fix(f"write one of them in full: {found[2]}"),))  # fmt: skip
@@ -89,7 +89,7 @@ def _unknown_flag(text: str, facts: Facts) -> Told:
         fixes = (Fix(f"write -{each}: it has two dashes") for each in dashed)
         return Told(f"It does not know {', '.join(dashed)}.", tuple(fixes))
     if flags and "flag_of_no_release" in facts:
-        fix = Fix("see which program printed the line, and whether it fits the image, chart or script that passes the flag; if it should be vLLM, drop the flag")  # fmt: skip
+        fix = Check("see which program printed the line, and whether it fits the image, chart or script that passes the flag; if it should be vLLM, drop the flag")  # fmt: skip
         others = tuple(_flag_fix(each, facts) for each in flags if each in _OTHERS)
         return Told(
             f"It does not know {', '.join(flags)}, and no release of vLLM does.", (*others, fix)
@@ -172,7 +172,7 @@ def _flag_fix(flag: str, facts: Facts) -> Fix:
     if found.standing is Standing.NOT_YET:
         return Fix(f"drop {flag}: it comes with vLLM {found.releases}")
     if version is not None or all(map(known.within, releases)):
-        return Fix(f"see how {flag} is written: vLLM has it, but not here (quoted as one word with its value, or of another command)")  # fmt: skip
+        return Check(f"see how {flag} is written: vLLM has it, but not here (quoted as one word with its value, or of another command)")  # fmt: skip
     first = ".".join(map(str, known.spans[0][0]))
     # This release is older, or the word was not read as a flag.
     if len(known.spans) == 1 and known.within(releases[-1]):
@@ -211,11 +211,11 @@ FAILURES = (
         sentence="a flag has a value that this version does not take, or lacks one",
         why="Each start ends in the same way.",
         cures=(
-            cure("check in vLLM's documentation whether a later release has this value: the list is that of the installed release", "vllm --version", when(r"invalid choice|invalid (?:tool call|reasoning) parser")),
+            check("check in vLLM's documentation whether a later release has this value: the list is that of the installed release", "vllm --version", when(r"invalid choice|invalid (?:tool call|reasoning) parser")),
             cure("use another parser only if it was made for this model; else start without the flag", None, when(r"invalid (?:tool call|reasoning) parser")),
             cure("or use a value of the list, if its meaning fits", None, when(r"invalid choice", lacks=r"-parser")),
             cure("if the value is JSON, see that the shell leaves its quotes: single quotes around, double quotes within", "--FLAG '{\"key\": \"value\"}'", when(r"cannot be converted|\bJSON\b|json\.")),
-            cure("see the flag's values", HELP, when(lacks=r"arguments are required")),
+            check("see the flag's values", HELP, when(lacks=r"arguments are required")),
         ),
         deterministic=True,
         numbers=field,
@@ -224,7 +224,7 @@ FAILURES = (
             Variant(
                 when=when(r"argument (?:subparser|subcommand|\{\w[^}]{0,200}\}): invalid choice"), sentence="the first word after vllm is not one of its commands",
                 why="The commands are serve, chat, complete, bench and others; a model or a flag stands in their place. Each start ends in the same way.",
-                cures=(cure("name the command first, then the model", "vllm serve ORG/MODEL …", when(r"invalid choice")), cure("in a container, check the image's entrypoint: it may already be vllm, or vllm serve", "docker inspect --format '{{.Config.Entrypoint}} {{.Config.Cmd}}' IMAGE")),
+                cures=(cure("name the command first, then the model", "vllm serve ORG/MODEL …", when(r"invalid choice")), check("in a container, check the image's entrypoint: it may already be vllm, or vllm serve", "docker inspect --format '{{.Config.Entrypoint}} {{.Config.Cmd}}' IMAGE")),
             ),
             Variant(
                 when=when(r"--enable-auto-tool-choice requires --tool-call-parser"), sentence="--enable-auto-tool-choice needs a parser of tool calls, and none is named", why="Each start ends in the same way.",

@@ -9,7 +9,7 @@ import re
 
 from vllm_watch.diagnosis.families import memory_numbers
 from vllm_watch.diagnosis.report import UNKNOWN
-from vllm_watch.diagnosis.rule import Failure, Rank, Variant, cure, rule, when
+from vllm_watch.diagnosis.rule import Failure, Rank, Variant, check, cure, rule, when
 
 KV = "kv_cache_too_small"
 LOADING = "oom_loading_weights"
@@ -70,15 +70,15 @@ _OF_ENCODER = r"visual|vision|embed_multimodal|_process_(?:image|video|audio)|ge
 _FOR_ENCODER = '--limit-mm-per-prompt \'{"image": 1, "video": 0}\'   (Qwen-VL also: --mm-processor-kwargs \'{"max_pixels": N}\')'
 _OF_BUDGET = r"No available memory for the cache blocks|Available KV cache memory: -|not enough GPU memory available to serve|No usable cache memory left"
 
-_HOLDERS = cure(
+_HOLDERS = check(
     "see which processes hold memory on this GPU", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv",
     when(lacks=r"\bNPU\b|npu_|\bHIP\b|hipError|\bXPU\b|\bUR_RESULT|level_zero|ZE_RESULT|\bTPU\b|HBM|memory on node|CPU memory|(?i:rbln)|SYS_EBUSY|PT_DEVMEM|MPS backend|kIOGPU", facts=("!held_by_itself",)),
 )  # fmt: skip
 _HOLDERS_ELSEWHERE = (
-    cure("see which processes hold memory on this NPU", "npu-smi info", when(seen=r"\bNPU\b|npu_|\bnpu:\d")),
-    cure("see which processes hold memory on this GPU", "rocm-smi --showpids", when(seen=r"\bHIP\b|hipError|\bhip:\d")),
-    cure("check which processes hold memory on this GPU", "xpu-smi ps", when(r"\bxpu:\d|XPU out of memory|UR_RESULT_ERROR_OUT_OF")),
-    cure("check which processes hold memory on this accelerator", "hl-smi", when(r"PT_DEVMEM")),
+    check("see which processes hold memory on this NPU", "npu-smi info", when(seen=r"\bNPU\b|npu_|\bnpu:\d")),
+    check("see which processes hold memory on this GPU", "rocm-smi --showpids", when(seen=r"\bHIP\b|hipError|\bhip:\d")),
+    check("check which processes hold memory on this GPU", "xpu-smi ps", when(r"\bxpu:\d|XPU out of memory|UR_RESULT_ERROR_OUT_OF")),
+    check("check which processes hold memory on this accelerator", "hl-smi", when(r"PT_DEVMEM")),
 )  # fmt: skip
 _COHERENT = cure("if no process holds it, the page cache of the host may: this GPU's memory is a NUMA node of the host, too; check it, and drop the cache", "numactl -H; sync; echo 3 > /proc/sys/vm/drop_caches", when(facts=("coherent_memory",)))  # fmt: skip
 _LOOK = (_HOLDERS, *_HOLDERS_ELSEWHERE, _COHERENT)
@@ -90,7 +90,7 @@ _OF_DRIVER = Variant(
     when=when(r"NVRM: .{0,200}NV_ERR_NO_MEMORY"), sentence="the driver could not allocate memory; its line alone does not show that the engine failed of it",
     why="Such lines also come while all goes well. Where GPU and CPU share one memory, the host may even reset.",
     cures=(
-        cure("see how the engine's own log and the host went on", "journalctl --list-boots; journalctl -b -1 -n 50"),
+        check("see how the engine's own log and the host went on", "journalctl --list-boots; journalctl -b -1 -n 50"),
         *_LOOK,
         cure("if it goes with failures, leave more memory: a smaller --gpu-memory-utilization or --max-num-batched-tokens", None, when(r"NO_MEMORY", phases=(5,))),
     ),
@@ -99,13 +99,13 @@ _NOT_OUT = Variant(
     when=when(facts=("more_free_than_asked",)),
     sentence="an allocation on the GPU failed, but the GPU was not out of memory",
     why="By its own message much more was free than it asked for: an error before it, a limit of this process (a memory fraction, cumem) or memory that was freed since.",
-    cures=(cure("read the error before it: the allocator's first error has more detail"), cure("if GPU and CPU share one memory, give vLLM a smaller share of it", "--gpu-memory-utilization 0.7", when(r"[Tt]ried to allocate [\d.]+ G")), *_LOOK),
+    cures=(check("read the error before it: the allocator's first error has more detail"), cure("if GPU and CPU share one memory, give vLLM a smaller share of it", "--gpu-memory-utilization 0.7", when(r"[Tt]ried to allocate [\d.]+ G")), *_LOOK),
     deterministic=False,
 )  # fmt: skip
 _TOO_LARGE = Variant(
     when=when(facts=("more_than_the_gpu",)), sentence="one allocation was larger than the whole GPU",
     why="Such a tensor grows with the input: attention without a fused kernel, a very large image, or a long prompt in one step. Neither other processes nor vLLM's share of the memory matter.",
-    cures=(cure("limit the input of a step, or the size of images", "--max-num-batched-tokens 2048   (or --mm-processor-kwargs '{\"max_pixels\": N}')", when(r"[Tt]ried to allocate")), cure("check which attention backend the log names, and search vLLM's issues for the function in the traceback")),
+    cures=(cure("limit the input of a step, or the size of images", "--max-num-batched-tokens 2048   (or --mm-processor-kwargs '{\"max_pixels\": N}')", when(r"[Tt]ried to allocate")), check("check which attention backend the log names, and search vLLM's issues for the function in the traceback")),
 )  # fmt: skip
 _WAKING = Variant(
     when=when(seen=r"wake_up|cumem_allocator|cumem\.py|create_and_map"), sentence="GPU memory ran out in vLLM's sleep-mode allocator (cumem)",
@@ -118,7 +118,7 @@ _OF_DRIVER_CALL = Variant(
     sentence='a call of the GPU driver failed with "out of memory"; this log does not show how full the GPU was',
     why="PyTorch's allocator reported no sums. The driver returns this error for pinned host memory and address ranges, too, so a smaller model or share may not help.",
     cures=(
-        cure("check how much GPU memory is in use right before the error", "nvidia-smi"),
+        check("check how much GPU memory is in use right before the error", "nvidia-smi"),
         cure("if it is nearly full, lower --gpu-memory-utilization by 0.05", None, when(BY_DRIVER.pattern, phases=(4, 5))),
         cure("under WSL, GPU memory may be free: leave expandable_segments out, and check the memory limit of WSL (.wslconfig)", "echo $PYTORCH_CUDA_ALLOC_CONF; export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False", when(BY_DRIVER.pattern, facts=("wsl",))),
         cure("if PYTORCH_CUDA_ALLOC_CONF sets expandable_segments, leave it out", "echo $PYTORCH_CUDA_ALLOC_CONF", when(BY_DRIVER.pattern, facts=("!wsl",))),
@@ -140,20 +140,20 @@ _METAL = r"MPS backend out of memory|kIOGPUCommandBufferCallbackErrorOutOfMemory
 _ON_METAL = Variant(
     when=when(_METAL), sentence="the memory that this Mac lets its GPU use ran out",
     why="GPU, CPU and all programs share it. A setting that lifts the limit can make the whole machine fail.",
-    cures=(cure("check the memory that other programs hold, and close those that nothing needs", "top -o mem -l 1 | head -30"), cure("serve a smaller or quantized model, or allow shorter requests", "--max-model-len N", when(_METAL))),
+    cures=(check("check the memory that other programs hold, and close those that nothing needs", "top -o mem -l 1 | head -30"), cure("serve a smaller or quantized model, or allow shorter requests", "--max-model-len N", when(_METAL))),
 )  # fmt: skip
 _ELSEWHERE = (_ON_TPU, _ON_METAL, _OF_DRIVER_CALL, _OF_CUBLAS)
 _ON_UNIFIED = Variant(
     when=when(facts=("unified_memory",)),
     sentence="memory ran out on a machine whose GPU and CPU share one memory",
     why=_UNIFIED,
-    cures=(_PAGE_CACHE, cure("see the memory of the page cache and other processes", "free -g"), cure("if the files of the weights are larger than the memory that is available then, serve a smaller or quantized model", None, when(facts=("unified_memory",), phases=(1,)))),
+    cures=(_PAGE_CACHE, check("see the memory of the page cache and other processes", "free -g"), cure("if the files of the weights are larger than the memory that is available then, serve a smaller or quantized model", None, when(facts=("unified_memory",), phases=(1,)))),
     deterministic=False,
 )  # fmt: skip
 _BUDGET_ON_UNIFIED = Variant(
     when=when(_OF_BUDGET, facts=("unified_memory",)), sentence="the share of memory that vLLM may use leaves nothing for the KV cache, on a machine whose GPU and CPU share one memory",
     why=_UNIFIED,
-    cures=(_PAGE_CACHE, cure("see how much memory is available; if it is more than vLLM's share, raise --gpu-memory-utilization in small steps, and leave the host several GiB", "free -g"), cure("or lower the peak: --max-num-batched-tokens, --max-num-seqs", None, when(_OF_BUDGET))),
+    cures=(_PAGE_CACHE, check("see how much memory is available; if it is more than vLLM's share, raise --gpu-memory-utilization in small steps, and leave the host several GiB", "free -g"), cure("or lower the peak: --max-num-batched-tokens, --max-num-seqs", None, when(_OF_BUDGET))),
     deterministic=False,
 )  # fmt: skip
 
@@ -174,7 +174,7 @@ _IN_SAMPLER = Variant(
 _BESIDE = Variant(
     when=when(r"[Ee]rror in request.{0,600}Process \d+ has [\d.]+ GiB memory in use"), sentence="GPU memory ran out for one request, in a process beside the one that holds most of it",
     why="The large process is most likely this server's own engine: it must not be ended. Image preprocessing in an API server, for example, takes memory of its own.",
-    cures=(cure("leave room beside the engine: lower --gpu-memory-utilization, or allow smaller images", None, when(r"Process \d+ has")), cure("see which process is which", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv")),
+    cures=(cure("leave room beside the engine: lower --gpu-memory-utilization, or allow smaller images", None, when(r"Process \d+ has")), check("see which process is which", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv")),
 )  # fmt: skip
 _GRAPHS_ESTIMATE = Variant(
     when=when(_OF_BUDGET, facts=("graphs_overestimated",)), sentence="the estimated memory of CUDA graphs leaves nothing for the KV cache",
@@ -190,7 +190,7 @@ _ENCODER = Variant(
     cures=(
         cure("allow fewer or smaller inputs", _FOR_ENCODER, when(r"ut of memory")),
         cure("for text alone, start without the encoder", "--limit-mm-per-prompt '{\"image\": 0, \"video\": 0}'", when(r"ut of memory")),
-        cure("see which attention the encoder uses: the log names it"),
+        check("see which attention the encoder uses: the log names it"),
     ),
 )  # fmt: skip
 _NOT_OFFLOADED = Variant(
@@ -217,25 +217,25 @@ _KV_CPU = Variant(
 
 _OFFLOADS = r"OffloadingConnector|kv_offload(?!ing_size['\"]?[=:] ?(?:None|0\b))|cpu_bytes_to_use|[Ll][Mm][Cc]ache|LMCACHE|cpu[-_]offload[-_]gb['\"]?[ =:]{1,2}['\"]?(?!0(?:\.0+)?\b)\d"
 _PIN_CURES = (
-    cure("see whether the memory may be locked, and how much there is", "ulimit -l; free -g; cat /sys/fs/cgroup/memory.max"),
+    check("see whether the memory may be locked, and how much there is", "ulimit -l; free -g; cat /sys/fs/cgroup/memory.max"),
     cure("if the limit of locked memory is small, raise it", "docker run --ulimit memlock=-1 …", when(seen=r"[Hh]ost(?:Register|Alloc|Malloc)|pin")),
     cure("offload less to host memory: a smaller cpu_bytes_to_use or --kv-offloading-size, or max_local_cpu_size of LMCache", None, when(seen=r"[Hh]ost(?:Register|Alloc|Malloc)|pin")),
     cure("of 512 GiB and more: take a release that registers the region in pieces (vLLM pull request 51081)", None, when(seen=r"[Hh]ostRegister")),
 )  # fmt: skip
 _HOST_CURES = (
-    cure("see which process took it: the kernel's log lists all, with their memory (rss)", "dmesg -T | grep -i -E 'killed process|oom-kill'", when(r"oom|OOM|[Oo]ut of memory")),
+    check("see which process took it: the kernel's log lists all, with their memory (rss)", "dmesg -T | grep -i -E 'killed process|oom-kill'", when(r"oom|OOM|[Oo]ut of memory")),
     cure("raise the memory limit of the container or pod", None, when(r"cgroup|OOMKilled|MEMCG")),
     cure("it was compiling: allow fewer compilers at once", "MAX_JOBS=4", when(r"Killed process \d+ \((?:cicc|ptxas|nvcc|cudafe|cc1plus|ninja)")),
     cure("offload less to host memory", None, when(seen=_OFFLOADS)),
     cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm")),
 )  # fmt: skip
 _REFUSED = r"annot allocate|Not enough memory on the host|bad_alloc|MemoryError|DefaultCPUAllocator"
-_HOST_CHECK = cure("see how much there is, and how much this container may use", "free -g; cat /sys/fs/cgroup/memory.max; ulimit -a", when(_REFUSED))  # fmt: skip
+_HOST_CHECK = check("see how much there is, and how much this container may use", "free -g; cat /sys/fs/cgroup/memory.max; ulimit -a", when(_REFUSED))  # fmt: skip
 _OF_RAY_MONITOR = Variant(
     when=when(r"running low on memory|memory pressure|ray-oom-prevention"), sentence="Ray's memory monitor killed a worker, because the memory of its node was nearly full",
     why="Ray does that itself, at 95 % of the node's or container's memory by default; the kernel's log has no entry of it.",
     cures=(
-        cure("check which processes take the node's memory: the lines around this one list the largest", "free -g; ps aux --sort=-rss | head"),
+        check("check which processes take the node's memory: the lines around this one list the largest", "free -g; ps aux --sort=-rss | head"),
         cure("give the node, or its pod, more memory", None, when(r"memory")),
         cure("if enough is left at 95 %, raise Ray's threshold on this node", "RAY_memory_usage_threshold=0.98 ray start …", when(r"memory")),
         cure("offload less to host memory", None, when(seen=_OFFLOADS)),
@@ -244,17 +244,17 @@ _OF_RAY_MONITOR = Variant(
 _EVICTED = Variant(
     when=when(r"low on resource: memory"), sentence="Kubernetes evicted the pod, because its node had too little memory left",
     why="It evicts those pods first that use more than they request.",
-    cures=(cure("check the pressure on the node, and the requests of its pods", "kubectl describe node NODE"), cure("request as much memory as the server uses (resources.requests.memory), so that the node is not overcommitted", None, when(r"low on resource"))),
+    cures=(check("check the pressure on the node, and the requests of its pods", "kubectl describe node NODE"), cure("request as much memory as the server uses (resources.requests.memory), so that the node is not overcommitted", None, when(r"low on resource"))),
 )  # fmt: skip
 _REFUSALS = (
     Variant(
         when=when(r"allocate (?:\d{2,6}(?:\.\d{1,3})? TiB|[\d.]{1,12} [PE]iB|\d{14,20} bytes)|tried to allocate \d{14,20} bytes"), sentence="an allocation of host memory asked for more than any host has",
         why="Its size was computed from wrong data: a damaged file, a wrong config, or a bug. More memory does not help.",
-        cures=(cure("check whether the files of the model are complete: compare their sizes with the repository's", "ls -lL MODEL_DIRECTORY"), cure("if they are, search the issues of vLLM for the function in the traceback")),
+        cures=(check("check whether the files of the model are complete: compare their sizes with the repository's", "ls -lL MODEL_DIRECTORY"), cure("if they are, search the issues of vLLM for the function in the traceback")),
     ),
     Variant(
         when=when(r"(?:mlock|memlock|locked memory|reg_mr|[Rr]egist).{0,120}Cannot allocate memory|Cannot allocate memory.{0,120}(?:ulimit|locked)"), sentence="memory could not be locked or registered: most often the limit of locked memory is too small",
-        cures=(cure("see the limit, from inside the container", "ulimit -l"), cure("if it is not unlimited, raise it", "docker run --ulimit memlock=-1 …", when(r"Cannot allocate"))),
+        cures=(check("see the limit, from inside the container", "ulimit -l"), cure("if it is not unlimited, raise it", "docker run --ulimit memlock=-1 …", when(r"Cannot allocate"))),
     ),
     Variant(
         when=when(r"bad_alloc"), sentence="a library could not get host memory: too little is left, or the size that it asked for is wrong",
@@ -304,7 +304,7 @@ FAILURES = (
         why="The weights, the measured peak of a step and the graphs take the rest of vLLM's share (--gpu-memory-utilization). Or another process (often the container before this one) still held memory: then the same start works unchanged once that is freed.",
         cures=(
             cure("set --max-model-len no longer than the length that fits (the numbers are in the message)", None, when(r"estimated maximum model length|stored in KV\s+cache\s*\(|Gi?B KV\s+cache is needed")),
-            cure("check whether another process holds GPU memory: if so, free it and start again unchanged; if not, a larger share of the GPU gives the cache more", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"),
+            check("check whether another process holds GPU memory: if so, free it and start again unchanged; if not, a larger share of the GPU gives the cache more", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"),
         ),
         deterministic=False,
         variants=(
@@ -375,7 +375,7 @@ FAILURES = (
         slug=OOM,
         sentence="GPU memory ran out; this log does not show in which phase",
         why="The fix differs between loading, profiling, capturing graphs and serving, and no line shows which it was.",
-        cures=(*_LOOK, cure("its numbers have graphs (private pools), so the weights were loaded: lower --gpu-memory-utilization by 0.05", None, when(r"with (?!0 bytes|0\.0+ )\S{1,20} \w{1,5} allocated in private pools", facts=("!unified_memory",))), cure("give the lines before it, from the start on", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)")),
+        cures=(*_LOOK, cure("its numbers have graphs (private pools), so the weights were loaded: lower --gpu-memory-utilization by 0.05", None, when(r"with (?!0 bytes|0\.0+ )\S{1,20} \w{1,5} allocated in private pools", facts=("!unified_memory",))), check("give the lines before it, from the start on", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)")),
         deterministic=False,
         variants=(_OF_DRIVER, *_ELSEWHERE, _TOO_LARGE, _ON_UNIFIED, _NOT_OUT, _WAKING),
         numbers=memory_numbers.out_of_memory,
@@ -394,7 +394,7 @@ FAILURES = (
             Variant(
                 when=when(r"memory on node|CPU memory utilization"), sentence="less memory of this host is free than the CPU backend was configured to take",
                 why="On the CPU, --gpu-memory-utilization is a share of the memory of one NUMA node.",
-                cures=(cure("see which processes hold it", "free -g; ps aux --sort=-rss | head"), cure("if the model and its KV cache fit, ask for a smaller share, or name the size of the KV cache in GiB", "VLLM_CPU_KVCACHE_SPACE=N", when(r"CPU memory"))),
+                cures=(check("see which processes hold it", "free -g; ps aux --sort=-rss | head"), cure("if the model and its KV cache fit, ask for a smaller share, or name the size of the KV cache in GiB", "VLLM_CPU_KVCACHE_SPACE=N", when(r"CPU memory"))),
             ),
             Variant(
                 when=when(r"Free memory on device .{0,20}\(0(?:\.0{1,9})?/"), sentence="the device reported no free memory at all: either the reading is false, or another process holds all of it", confidence=0.5,
@@ -405,7 +405,7 @@ FAILURES = (
                 when=when(r"out of memory", seen=r"init_device"),
                 sentence="GPU memory ran out before anything was loaded: something else holds it",
                 why="The first use of the GPU failed, so no setting of memory or length of this server had an effect yet. Where GPU and CPU share one memory, files in the page cache count, too.",
-                cures=(*_LOOK, _PAGE_CACHE, cure("see the memory of the page cache and other processes", "free -g")),
+                cures=(*_LOOK, _PAGE_CACHE, check("see the memory of the page cache and other processes", "free -g")),
             ),
             Variant(
                 when=when(r"out of memory"), sentence="GPU memory ran out, and another process holds more of this GPU than this one",
@@ -425,13 +425,13 @@ FAILURES = (
                 when=when(r"on startup|Free memory on device", facts=("unified_memory",)),
                 sentence="less memory is free than vLLM was configured to take, on a machine whose GPU and CPU share one memory",
                 why=_UNIFIED, confidence=0.6,
-                cures=(_PAGE_CACHE, cure("see the memory of the page cache and other processes", "free -g"), cure("if the missing memory must stay where it is, lower --gpu-memory-utilization below the share that is free", None, when(facts=("unified_memory",)))),
+                cures=(_PAGE_CACHE, check("see the memory of the page cache and other processes", "free -g"), cure("if the missing memory must stay where it is, lower --gpu-memory-utilization below the share that is free", None, when(facts=("unified_memory",)))),
             ),
             Variant(
                 when=when(r"Error in memory profiling.{0,40}[Ii]nitial free memory ([\d.]{1,20} ?\w*), current free memory (?:is )?\1\b"),
                 sentence="vLLM's check of the free memory failed, although it was the same before and after", confidence=0.6,
                 why="Equal figures mean that no process freed memory, against the message: the check itself, or this device's reading, is wrong.",
-                cures=(cure("search the issues of vLLM for this message and this device; a newer release may accept equal figures"),),
+                cures=(check("search the issues of vLLM for this message and this device; a newer release may accept equal figures"),),
                 deterministic=None,
             ),
             Variant(
@@ -453,7 +453,7 @@ FAILURES = (
             Variant(
                 when=when(seen=r"(?:HostRegister|Host(?:Al|Mal)loc).{0,80}(?:\b801\b|[Nn]ot ?[Ss]upported)"), sentence="this platform does not support the pinning of host memory that was asked for",
                 why="Confidential computing does not allow it, and some virtual GPUs and WSL do not, either. The amount of memory does not matter.",
-                cures=(cure("check whether this is such a platform", "nvidia-smi conf-compute -f; nvidia-smi -q | grep -i virtualization", when(lacks=r"\bhip[A-Z]|\bHIP\b")), cure("if it is, serve without offload to host memory", None, when(seen=r"Host"))),
+                cures=(check("check whether this is such a platform", "nvidia-smi conf-compute -f; nvidia-smi -q | grep -i virtualization", when(lacks=r"\bhip[A-Z]|\bHIP\b")), cure("if it is, serve without offload to host memory", None, when(seen=r"Host"))),
             ),
             Variant(
                 when=when(seen=_OFFLOADS + r"|shared_offload_region"), sentence="host memory for the offload could not be pinned; the GPU is not out of memory",
@@ -476,7 +476,7 @@ FAILURES = (
             Variant(
                 when=when(r"result 'oom-kill'|by the OOM killer"), sentence="a process of this service was killed, because the host, or the service by its own limit, ran out of memory",
                 why="The line does not show which of the two it was. Loading needs room for the largest shard per worker, pinned buffers and offloaded weights or KV.",
-                cures=(cure("check the limit of the service and the memory that it used", "systemctl show UNIT -p MemoryMax,MemoryPeak"), *_HOST_CURES),
+                cures=(check("check the limit of the service and the memory that it used", "systemctl show UNIT -p MemoryMax,MemoryPeak"), *_HOST_CURES),
             ),
             _OF_RAY_MONITOR,
             _EVICTED,
@@ -496,7 +496,7 @@ FAILURES = (
                 when=when(r"(?:signal:? |SIG|[Cc]ode:?\s*\(?|status=|EXIT:? )(?:-?9\b|KILL|137)|with code 137|Exited \(137\)|^\S*: line \d+:\s+\d+ Killed|^\s*Killed", lacks=r"[Oo]ut of memory|oom|OOM|memory pressure|low on memory"),
                 sentence="a process was killed (SIGKILL); this log does not show by whom",
                 why="Most often the kernel does that when the host or the container is out of memory; a liveness probe and an operator do it, too.",
-                cures=(cure("ask the kernel whether it killed it", "dmesg -T | grep -i -E 'killed process|out of memory'"), cure("see why the container ended", "kubectl describe pod POD   (or docker inspect)")),
+                cures=(check("ask the kernel whether it killed it", "dmesg -T | grep -i -E 'killed process|out of memory'"), check("see why the container ended", "kubectl describe pod POD   (or docker inspect)")),
             ),
         ),
     ),

@@ -7,7 +7,18 @@ import re
 
 from vllm_watch.diagnosis.families import flags
 from vllm_watch.diagnosis.report import UNKNOWN, Fix
-from vllm_watch.diagnosis.rule import WHOLE, Facts, Failure, Rank, Told, Variant, cure, rule, when
+from vllm_watch.diagnosis.rule import (
+    WHOLE,
+    Facts,
+    Failure,
+    Rank,
+    Told,
+    Variant,
+    check,
+    cure,
+    rule,
+    when,
+)
 from vllm_watch.support import vllm_flags
 
 _SHAPES = re.compile(rf"load weights? (?:of size )?\(?torch\.Size\(\[({WHOLE}), 1\]\)\)? ?(?:to a|into) parameter (?:of size )?\(?torch\.Size\(\[({WHOLE}), ({WHOLE})\]\)")  # fmt: skip
@@ -96,7 +107,7 @@ RULES = (
     rule(LORA, "expected target modules in", "adapter_config.json", "vLLM only supports modules_to_save", "vLLM does not yet support DoRA", "Adapter rank", pattern=r"expected target modules in|(?:Error|error|not|No)\b.{0,200}adapter_config\.json|adapter_config\.json.{0,80}(?:not|missing)|vLLM only supports modules_to_save|vLLM does not yet support DoRA"),
 )  # fmt: skip
 
-_PINNED_TRANSFORMERS = cure("check whether Transformers is of a version that this vLLM requires", "python -m pip check; python -m pip show vllm transformers")  # fmt: skip
+_PINNED_TRANSFORMERS = check("check whether Transformers is of a version that this vLLM requires", "python -m pip check; python -m pip show vllm transformers")  # fmt: skip
 
 
 FAILURES = (
@@ -105,7 +116,7 @@ FAILURES = (
         sentence="this vLLM (with its Transformers) does not serve this model as it is",
         why="The architecture has no implementation in this release, or the one it has does not fit the checkpoint or the flags.",
         cures=(
-            cure("look the architecture up in vLLM's list of supported models, with the release that first has it"),
+            check("look the architecture up in vLLM's list of supported models, with the release that first has it"),
             cure("if the list does not name it for this release, take one made after the model; if it does, importing it failed: read the lines before", None, when(r"not supported for now|has no vLLM|not recognize this architecture|annot find model module|CONFIG_MAPPING|does not recognize")),
         ),
         deterministic=True,
@@ -115,7 +126,7 @@ FAILURES = (
                 when=when(r"Unrecognized model in "), sentence="config.json names no model type (model_type), so Transformers does not know its architecture",
                 why="Most often it is not the config of a model: an adapter's, a training checkpoint's, another library's format, or an incomplete copy.",
                 cures=(
-                    cure("check its content", "grep -E 'model_type|architectures' /path/to/model/config.json; ls -lL /path/to/model"),
+                    check("check its content", "grep -E 'model_type|architectures' /path/to/model/config.json; ls -lL /path/to/model"),
                     cure("if the folder has adapter_config.json, serve the base model with the adapter", "vllm serve BASE --enable-lora --lora-modules NAME=/path", when(r"Unrecognized model")),
                     cure("if it has params.json and consolidated weights, read it in Mistral's format", "--tokenizer-mode mistral --config-format mistral --load-format mistral", when(r"Unrecognized model")),
                 ),
@@ -123,7 +134,7 @@ FAILURES = (
             Variant(
                 when=when(r"Unrecognized configuration class [^\n]{0,300}(?:AutoTokenizer|AutoProcessor|AutoImageProcessor)"), sentence="Transformers has no tokenizer or processor for this model's kind of config",
                 why="The files that name it (tokenizer_config.json, preprocessor_config.json) are missing, or it is code of the repository, or the installed Transformers is too old.",
-                cures=(cure("check whether the files are there and name a class or auto_map", "ls -lL /path/to/model; grep -E 'tokenizer_class|auto_map' /path/to/model/*.json"), _PINNED_TRANSFORMERS, cure("if you trust the repository's code (auto_map), allow it", "--trust-remote-code", when(r"Unrecognized"))),
+                cures=(check("check whether the files are there and name a class or auto_map", "ls -lL /path/to/model; grep -E 'tokenizer_class|auto_map' /path/to/model/*.json"), _PINNED_TRANSFORMERS, cure("if you trust the repository's code (auto_map), allow it", "--trust-remote-code", when(r"Unrecognized"))),
             ),
             Variant(
                 when=when(r"no module or parameter named '[^']{0,200}(?:base_layer|lora_[AB]|base_model)"), sentence="the checkpoint was saved with its LoRA adapter in it (PEFT's names), not merged",
@@ -133,13 +144,13 @@ FAILURES = (
                 when=when(r"failed to be inspected"),
                 sentence="importing this model's code failed, so vLLM could not inspect its architecture",
                 why="The architecture is known; the error that the import raised stands before this line.",
-                cures=(cure("read the traceback above it; often a package that this model needs is missing", "python -m pip check"), cure("if it ends with No module named, install that package into the Python that runs vLLM", None, when(seen=r"No module named '"))),
+                cures=(check("read the traceback above it; often a package that this model needs is missing", "python -m pip check"), cure("if it ends with No module named, install that package into the Python that runs vLLM", None, when(seen=r"No module named '"))),
             ),
             Variant(
                 when=when(r"Transformers does not recognize|CONFIG_MAPPING|not recognize this architecture"),
                 sentence="the installed Transformers does not know this model type",
                 why="Transformers and vLLM must both know it, and a vLLM release takes only some versions of Transformers.",
-                cures=(cure("take a vLLM release whose Transformers knows it (or its nightly, for a model of these days)", None, when(r"not recognize|CONFIG_MAPPING")), cure("see which versions are installed and fit", "python -m pip check")),
+                cures=(cure("take a vLLM release whose Transformers knows it (or its nightly, for a model of these days)", None, when(r"not recognize|CONFIG_MAPPING")), check("see which versions are installed and fit", "python -m pip check")),
             ),
             Variant(
                 when=when(r"Pipeline parallelism is not supported"),
@@ -156,25 +167,25 @@ FAILURES = (
                 when=when(r"no module or parameter named|KeyError: '", frames=r"(?:update|sync|receive)_weights"),
                 sentence="weights that a trainer sends to the running engine have names that vLLM's model does not have",
                 why="The names come from the trainer (verl, TRL, OpenRLHF …), LoRA's among them; the checkpoint on the disk is not at fault.",
-                cures=(cure("check whether the trainer's release goes with this vLLM, and how it maps or merges LoRA weights", "python -m pip show vllm verl trl openrlhf", when(frames=r"_weights")),),
+                cures=(check("check whether the trainer's release goes with this vLLM, and how it maps or merges LoRA weights", "python -m pip show vllm verl trl openrlhf", when(frames=r"_weights")),),
             ),
             Variant(
                 when=when(facts=("some_layers_missing",)),
                 sentence="weights of some layers are missing from the checkpoint's files",
                 why="The same weights of the other layers were found, so their names fit: files are missing or cut short, or the config counts more layers than the checkpoint has.",
-                cures=(cure("compare the files and their sizes with model.safetensors.index.json, and num_hidden_layers with the layers in it", "ls -lL /path/to/model"), cure("download the missing files", "hf download ORG/MODEL", when(facts=("some_layers_missing",)))),
+                cures=(check("compare the files and their sizes with model.safetensors.index.json, and num_hidden_layers with the layers in it", "ls -lL /path/to/model"), cure("download the missing files", "hf download ORG/MODEL", when(facts=("some_layers_missing",)))),
             ),
             Variant(
                 when=when(r"not initialized from checkpoint"),
                 sentence="the checkpoint lacks weights that this vLLM's implementation of the model expects",
                 why="Either they have other names there (the implementation is older or newer than the checkpoint, or the checkpoint is another variant or quantization), or a file is missing.",
-                cures=(cure("search the names of the message in model.safetensors.index.json, and check that all its files are there", "ls -lL /path/to/model"), cure("check which vLLM release the model's page asks for")),
+                cures=(check("search the names of the message in model.safetensors.index.json, and check that all its files are there", "ls -lL /path/to/model"), check("check which vLLM release the model's page asks for")),
             ),
             Variant(
                 when=when(r"no module or parameter named|KeyError: '"),
                 sentence="the weights have a name for which this vLLM's model has no place",
                 why="Most often model code and checkpoint are of different versions or variants (an adapter, another quantization); the loader may also have read other files, or an architecture may have no code of its own here.",
-                cures=(cure("compare the names with those in model.safetensors.index.json"), cure("see which vLLM release the model's page asks for")),
+                cures=(check("compare the names with those in model.safetensors.index.json"), check("see which vLLM release the model's page asks for")),
             ),
             Variant(
                 when=when(r"--runner|--task|\b(?:task|pooling|generat\w+|embed\w*|classif\w+|scor\w+|transcri\w+)\b.{0,80}\b(?:API|task|runner)|'embed' task"),
@@ -209,7 +220,7 @@ FAILURES = (
                 sentence="the installed Transformers does not have the tokenizer class that the model names",
                 why="The class came with a later Transformers, or the model brings it as code of its own.",
                 cures=(
-                    cure("see tokenizer_class in tokenizer_config.json, and the Transformers version it came with", "python -c 'import transformers; print(transformers.__version__)'"),
+                    check("see tokenizer_class in tokenizer_config.json, and the Transformers version it came with", "python -c 'import transformers; print(transformers.__version__)'"),
                     cure("if the repository brings its code (auto_map in tokenizer_config.json), allow it", "--trust-remote-code", when(r"does not exist")),
                 ),
             ),
@@ -223,13 +234,13 @@ FAILURES = (
             Variant(
                 when=when(r"UndefinedError: .{1,160} has no (?:attribute|element)"), sentence="the chat template refused the messages of a request: they lack a field that it reads",
                 why="Often content is missing or a list where the template expects text, or tools and tool calls are in another form; only this request fails.",
-                cures=(cure("compare the messages and tools of the request with the fields that the template reads", None, when(r"has no")), cure("if content is a list of parts, let vLLM join them to a text", "--chat-template-content-format string", when(r"has no"))),
+                cures=(check("compare the messages and tools of the request with the fields that the template reads", None, when(r"has no")), cure("if content is a list of parts, let vLLM join them to a text", "--chat-template-content-format string", when(r"has no"))),
                 deterministic=False,
             ),
             Variant(
                 when=when(r"TemplateSyntaxError"), sentence="the chat template is not Jinja that this process can read",
                 why="The file, or its text on the command line, is damaged or wrongly quoted, or it uses a tag of a later Transformers; requests are not the cause.",
-                cures=(cure("check the file that --chat-template or the tokenizer's config names, and how its text is quoted", None, when(r"TemplateSyntaxError")),),
+                cures=(check("check the file that --chat-template or the tokenizer's config names, and how its text is quoted", None, when(r"TemplateSyntaxError")),),
             ),
             Variant(
                 when=when(r"[Rr]oles must alternate|[Ss]ystem role not supported|optional system message|Only user and assistant|jinja2\.exceptions|TemplateError|TemplateSyntaxError"),
@@ -242,7 +253,7 @@ FAILURES = (
                 when=when(r"[Cc]hat[_ ]template|ChatTemplate"),
                 sentence="the model has no chat template, or the one that was named cannot be read",
                 cures=(
-                    cure("check the path of the template, seen from inside the container", "ls -l template.jinja", when(r"looks like a file path|not found|does not exist")),
+                    check("check the path of the template, seen from inside the container", "ls -l template.jinja", when(r"looks like a file path|not found|does not exist")),
                     cure("give a template", "--chat-template ./template.jinja", when(r"template", lacks=r"looks like a file path")),
                     cure("or ask /v1/completions, which needs none", None, when(r"no longer allowed|must provide|is not set|not defined|no chat template")),
                 ),
@@ -250,7 +261,7 @@ FAILURES = (
             Variant(
                 when=when(r"untagged enum|data did not match"),
                 sentence="tokenizer.json has a form that the installed tokenizers library does not know; most often a later version wrote it",
-                cures=(cure("check that the file is whole, and which versions are installed", "tail -c 100 /path/to/model/tokenizer.json; python -m pip show tokenizers transformers"), cure("take a newer tokenizers (with the Transformers that this vLLM allows)", "python -m pip check", when(r"untagged enum")),),
+                cures=(check("check that the file is whole, and which versions are installed", "tail -c 100 /path/to/model/tokenizer.json; python -m pip show tokenizers transformers"), cure("take a newer tokenizers (with the Transformers that this vLLM allows)", "python -m pip check", when(r"untagged enum")),),
             ),
             Variant(
                 when=when(r"TokenizersBackend.{0,20}has no attribute|all_special_tokens_extended"),
@@ -262,7 +273,7 @@ FAILURES = (
                 when=when(r"'MistralTokenizer' object has no attribute"),
                 sentence="the tokenizer was read in Mistral's own format, and this code expects one of Transformers",
                 why="The modes of tokenizer, config and weights go together: a model is read either in Mistral's format or in that of Transformers.",
-                cures=(cure("read all of it in Mistral's format, if the model has consolidated weights and params.json", "--tokenizer-mode mistral --config-format mistral --load-format mistral", when(r"MistralTokenizer")), cure("or all of it in the format of Transformers", "--tokenizer-mode hf --config-format hf", when(r"MistralTokenizer"))),
+                cures=(check("read all of it in Mistral's format, if the model has consolidated weights and params.json", "--tokenizer-mode mistral --config-format mistral --load-format mistral", when(r"MistralTokenizer")), cure("or all of it in the format of Transformers", "--tokenizer-mode hf --config-format hf", when(r"MistralTokenizer"))),
             ),
             Variant(
                 when=when(r"has no attribute"),
@@ -273,7 +284,7 @@ FAILURES = (
             Variant(
                 when=when(r"instantiate the backend tokenizer|Converting from (?:Tiktoken|SentencePiece)"),
                 sentence="no fast tokenizer could be made: tokenizer.json is missing or damaged, or the package that converts another format is not installed",
-                cures=(cure("check whether tokenizer.json is there and whole, and whether sentencepiece and tiktoken are installed", "ls -lL /path/to/model; python -m pip show sentencepiece tiktoken"),),
+                cures=(check("check whether tokenizer.json is there and whole, and whether sentencepiece and tiktoken are installed", "ls -lL /path/to/model; python -m pip show sentencepiece tiktoken"),),
             ),
             Variant(
                 when=when(r"okenizer file found|annot (?:find|load)|an't load", frames=r"(?i)mistral"),
@@ -286,7 +297,7 @@ FAILURES = (
                 sentence="the tokenizer's files are missing, damaged or of another kind",
                 why="A Git LFS pointer or an error page in place of tokenizer.json has the same effect.",
                 cures=(
-                    cure("check whether tokenizer.json (or tokenizer.model, tekken.json) is there and whole", "ls -lL /path/to/model"),
+                    check("check whether tokenizer.json (or tokenizer.model, tekken.json) is there and whole", "ls -lL /path/to/model"),
                     cure("if they are missing, name a model that has them", "--tokenizer ORG/MODEL", when(r"an't load tokenizer|tokenizer file found|annot (?:find|load)")),
                     cure("if you trust the code of its repository, allow it", "--trust-remote-code", when(r"trust_remote_code")),
                 ),
@@ -297,7 +308,7 @@ FAILURES = (
         slug=CONFIG,
         sentence="settings, the model's config.json and its weights contradict each other",
         why="A length, RoPE entry or shape contradicts the others.",
-        cures=(cure("compare config.json with the files: are they of one revision?", "ls -lL /path/to/model"),),
+        cures=(check("compare config.json with the files: are they of one revision?", "ls -lL /path/to/model"),),
         deterministic=True,
         numbers=flags.field,
         variants=(
@@ -316,7 +327,7 @@ FAILURES = (
                 when=when(r"[Rr]ope|RoPE|'factor'|'type'|mrope|position_embeddings"),
                 sentence="the installed Transformers and vLLM cannot read the RoPE entry of the model's config.json",
                 why="Its form changed (type became rope_type, rope_scaling became rope_parameters with Transformers 5). It may also come from a flag (--hf-overrides, --rope-scaling).",
-                cures=(_PINNED_TRANSFORMERS, cure("compare rope_scaling in config.json with the model's page, and the versions that it asks for")),
+                cures=(_PINNED_TRANSFORMERS, check("compare rope_scaling in config.json with the model's page, and the versions that it asks for")),
             ),
             Variant(
                 when=when(r"has no attribute|text_config"),
@@ -332,13 +343,13 @@ FAILURES = (
             Variant(
                 when=when(r"No model architectures are specified"),
                 sentence="the model's config, as vLLM read it, names no architecture",
-                cures=(cure("see its content", "head -c 300 /path/to/model/config.json"), cure("if it has no entry architectures, name the architecture", "--hf-overrides '{\"architectures\": [\"NAME\"]}'", when(r"No model architectures"))),
+                cures=(check("see its content", "head -c 300 /path/to/model/config.json"), cure("if it has no entry architectures, name the architecture", "--hf-overrides '{\"architectures\": [\"NAME\"]}'", when(r"No model architectures"))),
             ),
             Variant(
                 when=when(r"Value error, Expecting value: line|not a valid JSON|JSONDecodeError"),
                 sentence="a JSON text that vLLM read, a file of the model or a flag's value, is empty or not JSON",
                 why="Git LFS pointers, cut downloads and pages of a proxy look so.",
-                cures=(cure("see how the model's JSON files begin", "head -c 100 /path/to/model/*.json"), cure("see whether the shell leaves the quotes of flags that take JSON")),
+                cures=(check("see how the model's JSON files begin", "head -c 100 /path/to/model/*.json"), check("see whether the shell leaves the quotes of flags that take JSON")),
             ),
             Variant(
                 when=when(r"(?:\bis set to|\bgot) -\d{2}"),
@@ -356,17 +367,17 @@ FAILURES = (
             Variant(
                 when=when(r"Value error, |validation error"),
                 sentence="vLLM's check of its settings failed, and the message is its reason",
-                cures=(cure("change or leave out the setting that the message names: it is from the command line, a --config file, a chart, or the model's own config.json", None, when(r"rror")), cure("see the values that the flag takes", flags.HELP, when(r"--[a-z]|argument|Valid options|must be one of"))),
+                cures=(cure("change or leave out the setting that the message names: it is from the command line, a --config file, a chart, or the model's own config.json", None, when(r"rror")), check("see the values that the flag takes", flags.HELP, when(r"--[a-z]|argument|Valid options|must be one of"))),
             ),
             Variant(
                 when=when(facts=("packed_4_bit",)), sentence="the checkpoint has a layer in 4-bit form (bitsandbytes), and vLLM built this layer without quantization",
                 why="The weight has half as many bytes as the parameter has numbers: each byte holds two. Download, revision and config.json may all be right.",
-                cures=(cure("search vLLM's issues for this model with this quantization, and try another release"), cure("or use a checkpoint that leaves this layer unquantized (often it belongs to the part for images), the original weights with --quantization bitsandbytes, or another quantization", None, when(facts=("packed_4_bit",)))),
+                cures=(check("search vLLM's issues for this model with this quantization, and try another release"), cure("or use a checkpoint that leaves this layer unquantized (often it belongs to the part for images), the original weights with --quantization bitsandbytes, or another quantization", None, when(facts=("packed_4_bit",)))),
             ),
             Variant(
                 when=when(r"shape|[Ss]ize|load weight|vocab"),
                 sentence="weights and config.json (or the implementation) disagree on a shape",
-                cures=(cure("compare config.json with the weights: are they of one revision, and of one quantization?", "ls -lL /path/to/model"), cure("if they are, search vLLM's issues for this model with this quantization and these parallel sizes"), cure("if a tokenizer or adapter added tokens, the weights must have them, too", None, when(r"vocab"))),
+                cures=(check("compare config.json with the weights: are they of one revision, and of one quantization?", "ls -lL /path/to/model"), cure("if they are, search vLLM's issues for this model with this quantization and these parallel sizes"), cure("if a tokenizer or adapter added tokens, the weights must have them, too", None, when(r"vocab"))),
             ),
         ),
     ),
@@ -374,7 +385,7 @@ FAILURES = (
         slug=LORA,
         sentence="the LoRA adapter does not fit the server's settings or the model",
         why="",
-        cures=(cure("see the adapter's targets", "cat adapter_config.json"),),
+        cures=(check("see the adapter's targets", "cat adapter_config.json"),),
         deterministic=True,
         variants=(
             Variant(
@@ -387,7 +398,7 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"DoRA|Adapter bias"), sentence="the adapter uses a feature of PEFT that this vLLM does not serve (DoRA, biases)",
-                cures=(cure("check its settings", "grep -E 'use_dora|\"bias\"|lora_bias' adapter_config.json"), cure("train it without this feature, or merge it into the model's weights (peft: merge_and_unload)", None, when(r"DoRA|bias"))),
+                cures=(check("check its settings", "grep -E 'use_dora|\"bias\"|lora_bias' adapter_config.json"), cure("train it without this feature, or merge it into the model's weights (peft: merge_and_unload)", None, when(r"DoRA|bias"))),
             ),
             Variant(
                 when=when(r"(?:LoRA rank|Adapter rank) \S+ is greater than|max_lora_rank"),
@@ -397,7 +408,7 @@ FAILURES = (
             Variant(
                 when=when(r"is not enabled|not enabled"),
                 sentence="LoRA is not enabled in this server, or in the worker that the line is from",
-                cures=(cure("see whether the command line has --enable-lora"), cure("if it has not, allow adapters", "--enable-lora", when(r"not enabled")), cure("if it has, search vLLM's issues for adapters on this platform", None, when(r"not enabled"))),
+                cures=(check("see whether the command line has --enable-lora"), cure("if it has not, allow adapters", "--enable-lora", when(r"not enabled")), cure("if it has, search vLLM's issues for adapters on this platform", None, when(r"not enabled"))),
             ),
             Variant(
                 when=when(r"does not support (?:LoRA|LORA|lora)|not supported for (?:LoRA|LORA)|no support for LORA"),
@@ -409,24 +420,24 @@ FAILURES = (
                 when=when(r"is unsupported LoRA weight|vLLM only supports modules_to_save"),
                 sentence="the adapter has weights other than LoRA matrices, which vLLM does not serve",
                 why="Such are whole copies of a module (PEFT's modules_to_save, or lm_head and embeddings among target_modules); the message names the weight.",
-                cures=(cure("see which modules it saves whole", "grep -A4 -E 'modules_to_save|target_modules' adapter_config.json"), cure("train it without modules_to_save, or merge it into the model's weights (peft: merge_and_unload)", None, when(r"LoRA weight|modules_to_save"))),
+                cures=(check("see which modules it saves whole", "grep -A4 -E 'modules_to_save|target_modules' adapter_config.json"), cure("train it without modules_to_save, or merge it into the model's weights (peft: merge_and_unload)", None, when(r"LoRA weight|modules_to_save"))),
             ),
             Variant(
                 when=when(r"expected target modules|[Uu]nsupported LoRA weight|modules_to_save|supported LoRA modules|nsupported LoRA"),
                 sentence="the names of the adapter's modules are not those that this vLLM takes for the model",
                 why="Its rank has nothing to do with it. Either the adapter is of another base model, or the model's code takes other modules or other names, which also depend on the file's format (.bin or safetensors).",
-                cures=(cure("check that the adapter was trained for this base model, and compare target_modules with the names in the message", "grep -A12 -E 'base_model_name_or_path|target_modules' adapter_config.json"), cure("if the base model is right, save it as safetensors, or merge it into the model's weights", None, when(r"module|weight")), cure("search vLLM's issues for adapters of this model")),
+                cures=(check("check that the adapter was trained for this base model, and compare target_modules with the names in the message", "grep -A12 -E 'base_model_name_or_path|target_modules' adapter_config.json"), cure("if the base model is right, save it as safetensors, or merge it into the model's weights", None, when(r"module|weight")), check("search vLLM's issues for adapters of this model")),
             ),
             Variant(
                 when=when(r"Loading lora (?!.{0,200}No adapter found).{1,200} failed"),
                 sentence="an adapter could not be loaded; this line has no reason",
                 why="The exception that it was raised from stands in the traceback that belongs to it.",
-                cures=(cure("read that exception; if it names a file, check whether the adapter's files are there, seen from inside the container", "ls -l /path/to/adapter"),),
+                cures=(check("read that exception; if it names a file, check whether the adapter's files are there, seen from inside the container", "ls -l /path/to/adapter"),),
             ),
             Variant(
                 when=when(r"No adapter found|does not exist|not found|path must be|adapter_config\.json"),
                 sentence="the adapter is not in the place that vLLM reads",
-                cures=(cure("check whether adapter_config.json and the weights are there, seen from inside the container", "ls -l /path/to/adapter"),),
+                cures=(check("check whether adapter_config.json and the weights are there, seen from inside the container", "ls -l /path/to/adapter"),),
             ),
             Variant(
                 when=when(r"[Nn]o free (?:LoRA|lora) slots|number of GPU LoRA slots"),

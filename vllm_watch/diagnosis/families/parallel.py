@@ -7,8 +7,19 @@ Ray; flashinfer #2394 (pidfd_getfd); vllm-ascend #1704, #3162, #5135 (HCCL).
 import math
 import re
 
-from vllm_watch.diagnosis.report import UNKNOWN, Fix
-from vllm_watch.diagnosis.rule import WHOLE, Facts, Failure, Rank, Told, Variant, cure, rule, when
+from vllm_watch.diagnosis.report import UNKNOWN, Check, Fix
+from vllm_watch.diagnosis.rule import (
+    WHOLE,
+    Facts,
+    Failure,
+    Rank,
+    Told,
+    Variant,
+    check,
+    cure,
+    rule,
+    when,
+)
 
 PARTS_MAX = 16_384
 """Maximum number of GPUs of an engine. Larger numbers come from damaged lines."""
@@ -90,7 +101,7 @@ def _ray_status(text: str, facts: Facts) -> Told:
     idle, wanted = facts.get("ray_gpus_idle"), sum(map(float, _BUNDLE.findall(text)))
     if not isinstance(idle, float) or wanted <= idle:
         return Told()
-    fix = Fix("check that each host is in the list, and that Ray has its GPUs under the name GPU: if another name stands there (such as TPU), start Ray on that host with their number", "ray status -v; ray start --num-gpus=N …")  # fmt: skip
+    fix = Check("check that each host is in the list, and that Ray has its GPUs under the name GPU: if another name stands there (such as TPU), start Ray on that host with their number", "ray status -v; ray start --num-gpus=N …")  # fmt: skip
     return Told(f"The engine asks for {wanted:g} GPUs, and Ray has registered only {idle:g}.", (fix,))  # fmt: skip
 
 
@@ -99,7 +110,9 @@ def _port(text: str, facts: Facts) -> Told:
     if not found:
         return Told()
     number = found[1] or found[2]
-    return Told(f"Port {number}.", (Fix("see who listens there", f"ss -ltnp 'sport = :{number}'"),))
+    return Told(
+        f"Port {number}.", (Check("see who listens there", f"ss -ltnp 'sport = :{number}'"),)
+    )
 
 
 TP_GPUS = "tp_exceeds_gpus"
@@ -183,7 +196,7 @@ _OTHER_PORT = r"zmq|ZMQ|NIXL|nixl|side.channel|EADDRINUSE|TCPStore|server socket
 _ASCEND = r"HCCL|hccl|\bE[IJ]00\d\d|ERR02200|\bNPU|(?:\b|_)npu(?:\b|_)"
 _XPU = r"oneCCL|zeMem\w{1,20}IpcHandle|ccl::v1|ZE_RESULT|XPU|xccl"
 _RENDEZVOUS = r"client socket (?:has|cannot)|waiting for clients|RendezvousConnectionError"
-_DEBUG = cure("run again with NCCL's own log, and read the first WARN of each rank", "NCCL_DEBUG=INFO vllm serve …", when(seen=r"NCCL|nccl", lacks=rf"{_ASCEND}|{_XPU}", facts=("!nccl_debug",)))  # fmt: skip
+_DEBUG = check("run again with NCCL's own log, and read the first WARN of each rank", "NCCL_DEBUG=INFO vllm serve …", when(seen=r"NCCL|nccl", lacks=rf"{_ASCEND}|{_XPU}", facts=("!nccl_debug",)))  # fmt: skip
 
 FAILURES = (
     Failure(
@@ -191,10 +204,10 @@ FAILURES = (
         sentence="more GPUs were asked for than this process sees",
         why="tensor × pipeline parallel size is the number of GPUs one engine takes, and this process (or the Ray cluster) sees fewer.",
         cures=(
-            cure("see which GPUs this process sees", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", when(lacks=rf"hipError|HIP|{_ASCEND}")),
-            cure("see which NPUs this process sees", "npu-smi info; echo $ASCEND_RT_VISIBLE_DEVICES", when(seen=_ASCEND)),
+            check("see which GPUs this process sees", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", when(lacks=rf"hipError|HIP|{_ASCEND}")),
+            check("see which NPUs this process sees", "npu-smi info; echo $ASCEND_RT_VISIBLE_DEVICES", when(seen=_ASCEND)),
             cure("in a container, pass the GPUs through", "docker run --gpus all …", when(r"\(0\)|no GPU available|only 0 GPU", lacks=rf"hipError|HIP|{_ASCEND}")),
-            cure("with Ray, see which GPUs the cluster has", "ray status", when(seen=r"[Rr]ay|placement group")),
+            check("with Ray, see which GPUs the cluster has", "ray status", when(seen=r"[Rr]ay|placement group")),
         ),
         deterministic=True,
         variants=(
@@ -202,39 +215,39 @@ FAILURES = (
                 when=when(r"Current node has no GPU available"),
                 sentence="Ray has no free GPU for this engine on this node",
                 why="The node has no GPU, or other actors and placement groups of this Ray cluster hold them all: the resources in the line lack GPU.",
-                cures=(cure("see which GPUs the cluster has, and who holds them", "ray status; ray list placement-groups; ray list actors"),),
+                cures=(check("see which GPUs the cluster has, and who holds them", "ray status; ray list placement-groups; ray list actors"),),
                 deterministic=False,
             ),
             Variant(
                 when=when(r"placement group"),
                 sentence="more GPUs (or NPUs) were asked for than the Ray cluster has",
                 why="Only nodes that have joined count. A vLLM that finds no cluster starts one of this host alone (\"Started a local Ray instance\").",
-                cures=(cure("see the nodes of the cluster, and their devices", "ray status; ray list nodes"), cure("if a node is missing, join it first, and let vLLM find the cluster", "ray start --address=HEAD:PORT; export RAY_ADDRESS=HEAD:PORT", when(r"placement group"))),
+                cures=(check("see the nodes of the cluster, and their devices", "ray status; ray list nodes"), cure("if a node is missing, join it first, and let vLLM find the cluster", "ray start --address=HEAD:PORT; export RAY_ADDRESS=HEAD:PORT", when(r"placement group"))),
             ),
             Variant(
                 when=when(r"visible devices \(0\)"),
                 sentence="this process sees no GPU (or NPU) at all",
                 why="No tensor parallel size helps. Check the driver, the devices of the container, and the variables that hide devices.",
                 deterministic=False,
-                cures=(cure("see the devices as this process does", "nvidia-smi -L || npu-smi info || rocm-smi; env | grep VISIBLE_DEVICES"),),
+                cures=(check("see the devices as this process does", "nvidia-smi -L || npu-smi info || rocm-smi; env | grep VISIBLE_DEVICES"),),
             ),
             Variant(
                 when=when(r"ASCEND_RT_VISIBLE_DEVICES"),
                 sentence="ASCEND_RT_VISIBLE_DEVICES names an NPU that this process does not have",
                 why="A container numbers its own NPUs from 0, whatever their numbers on the host; the line has the range.",
-                cures=(cure("see the NPUs of this container", "npu-smi info; ls /dev/davinci*"), cure("name numbers within the range, or unset it", "unset ASCEND_RT_VISIBLE_DEVICES", when(r"input data rang"))),
+                cures=(check("see the NPUs of this container", "npu-smi info; ls /dev/davinci*"), cure("name numbers within the range, or unset it", "unset ASCEND_RT_VISIBLE_DEVICES", when(r"input data rang"))),
             ),
             Variant(
                 when=when(r"local rank \d+ is out of bounds"),
                 sentence="a worker has a local rank that is too high for the devices of its process",
                 why="Each worker of an engine takes one device. A process with several stages or engines gives each of them devices and a parallel size of its own.",
-                cures=(cure("compare the parallel size of the stage that failed with its own list of devices (stages of one server may need different sizes)", None, when(seen=r"(?i)stage_?(?:engine|\d)|vllm_omni")), cure("use a parallel size (tensor × pipeline × data, of this host) that is not larger than the number of devices"), cure("if this host should have more devices, check which ones the process sees", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", when(lacks=rf"(?i:stage_?(?:engine|\d)|vllm_omni)|hipError|HIP|{_ASCEND}"))),
+                cures=(check("compare the parallel size of the stage that failed with its own list of devices (stages of one server may need different sizes)", None, when(seen=r"(?i)stage_?(?:engine|\d)|vllm_omni")), cure("use a parallel size (tensor × pipeline × data, of this host) that is not larger than the number of devices"), cure("if this host should have more devices, check which ones the process sees", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", when(lacks=rf"(?i:stage_?(?:engine|\d)|vllm_omni)|hipError|HIP|{_ASCEND}"))),
             ),
             Variant(
                 when=when(r"invalid device ordinal|hipErrorInvalidDevice|out of range for|device >= 0"),
                 sentence="a GPU of a number was asked for that this process does not see",
                 why="CUDA_VISIBLE_DEVICES (or the container) shows fewer GPUs, or the local rank is larger than their number.",
-                cures=(cure("see which GPUs this process sees", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", when(lacks=r"hipError|HIP")), cure("see which GPUs this process sees", "rocm-smi; env | grep VISIBLE_DEVICES", when(seen=r"hipError|HIP"))),
+                cures=(check("see which GPUs this process sees", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", when(lacks=r"hipError|HIP")), check("see which GPUs this process sees", "rocm-smi; env | grep VISIBLE_DEVICES", when(seen=r"hipError|HIP"))),
             ),
         ),
         numbers=_too_few_gpus,
@@ -267,7 +280,7 @@ FAILURES = (
             _DEBUG,
             cure("in a container, give shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm|shared memory segment|Bus error|No space left")),
             cure("with several hosts, name the network interface that connects them, on each host as it is called there", "ip -br addr; export NCCL_SOCKET_IFNAME=NAME GLOO_SOCKET_IFNAME=NAME", when(r"socket|Socket|connectFullMesh|No route|refused|interface|clients joined|waiting for clients|timed out")),
-            cure("check the name that these variables have: without an interface of that name, NCCL finds none", "env | grep SOCKET_IFNAME; ip -br addr", when(r"[Nn]o socket interface")),
+            check("check the name that these variables have: without an interface of that name, NCCL finds none", "env | grep SOCKET_IFNAME; ip -br addr", when(r"[Nn]o socket interface")),
         ),
         deterministic=False,
         variants=(
@@ -275,46 +288,46 @@ FAILURES = (
                 when=when(r"Cuda failure (?:\d+ )?'operation not supported'"),
                 sentence="NCCL called a CUDA function that the driver does not support here",
                 why="A virtual GPU (vGPU) is a usual reason: NCCL needs unified memory, which the host enables for each virtual GPU.",
-                cures=(cure("check whether the GPU is virtual; if so, enable unified memory for it on the host, or pass the whole GPU through", "nvidia-smi -q | grep -i -A2 virtualization"), cure("check whether one GPU alone works", "--tensor-parallel-size 1", when(r"operation not supported"))),
+                cures=(check("check whether the GPU is virtual; if so, enable unified memory for it on the host, or pass the whole GPU through", "nvidia-smi -q | grep -i -A2 virtualization"), check("check whether one GPU alone works", "--tensor-parallel-size 1", when(r"operation not supported"))),
             ),
             Variant(
                 when=when(r"Cuda failure (?:\d+ )?'(?:an illegal memory access|an illegal instruction|unspecified launch|device-side assert|misaligned|uncorrectable)"), sentence="a kernel on the GPU failed before, and NCCL's call only reports it",
                 why="Neither the network nor NCCL's settings are at fault.",
-                cures=(cure("see whether a GPU reported an error", "dmesg -T | grep -i -E 'xid|nvrm'"), cure("find the kernel that failed first", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"Cuda failure"))),
+                cures=(check("see whether a GPU reported an error", "dmesg -T | grep -i -E 'xid|nvrm'"), check("find the kernel that failed first", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"Cuda failure"))),
             ),
             Variant(
                 when=when(seen=r"\bnvls\.cc:\d+ NCCL WARN"), sentence="NCCL could not set up NVLink SHARP (NVLS), by which NVSwitch adds data of several GPUs",
                 why="It needs NVSwitch with a running fabric manager, and containers and virtual machines may hide it. NCCL works without it.",
-                cures=(cure("see the fabric's state", "nvidia-smi -q | grep -A3 Fabric; systemctl status nvidia-fabricmanager"), cure("do without it", "NCCL_NVLS_ENABLE=0", when(seen=r"nvls"))),
+                cures=(check("see the fabric's state", "nvidia-smi -q | grep -A3 Fabric; systemctl status nvidia-fabricmanager"), cure("do without it", "NCCL_NVLS_ENABLE=0", when(seen=r"nvls"))),
             ),
             Variant(
                 when=when(r"Duplicate GPU detected"), sentence="two ranks use the same GPU, and NCCL needs one for each rank",
                 why="Either the list of visible GPUs names one twice, or the program that starts the ranks gives them the same number.",
-                cures=(cure("see which GPUs each process gets, and how many there are", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES"), cure("give each rank a GPU of its own", None, when(r"Duplicate GPU"))),
+                cures=(check("see which GPUs each process gets, and how many there are", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES"), cure("give each rank a GPU of its own", None, when(r"Duplicate GPU"))),
             ),
             Variant(
                 when=when(r"peer access is not supported"),
                 sentence="the GPUs cannot access each other's memory directly (P2P), and a call asked for it",
                 why="Virtual machines, containers with hidden devices and consumer GPUs often lack it.",
-                cures=(cure("see which GPUs can", "nvidia-smi topo -p2p r; nvidia-smi topo -m"), cure("do without it", "NCCL_P2P_DISABLE=1 vllm serve … --disable-custom-all-reduce", when(r"peer access"))),
+                cures=(check("see which GPUs can", "nvidia-smi topo -p2p r; nvidia-smi topo -m"), cure("do without it", "NCCL_P2P_DISABLE=1 vllm serve … --disable-custom-all-reduce", when(r"peer access"))),
             ),
             Variant(
                 when=when(r"[Ww]ait timeout after \d+ ?ms"),
                 sentence="a rank waited until the time-out for another that did not reach the same step",
                 why="That rank has ended, hangs or is at another step; the rank that reports it is not the one to examine.",
-                cures=(cure("read the last lines and the first error of every other rank, on every host"), cure("see where a rank that still runs is", "py-spy dump --pid PID_OF_WORKER")),
+                cures=(check("read the last lines and the first error of every other rank, on every host"), check("see where a rank that still runs is", "py-spy dump --pid PID_OF_WORKER")),
             ),
             Variant(
                 when=when(r"Cuda failure (?:2 )?'out of memory'"),
                 sentence="no GPU memory was left for NCCL's own buffers",
                 why="NCCL allocates them outside PyTorch, often only when ranks exchange data for the first time: neither the network nor the driver is at fault.",
-                cures=(cure("leave more memory to it: lower --gpu-memory-utilization by 0.05"), cure("see whether another process holds memory of this GPU", "nvidia-smi"), cure("if experts are rebalanced, take fewer redundant ones, or leave --enable-eplb out", None, when(seen=r"(?i)eplb"))),
+                cures=(cure("leave more memory to it: lower --gpu-memory-utilization by 0.05"), check("see whether another process holds memory of this GPU", "nvidia-smi"), cure("if experts are rebalanced, take fewer redundant ones, or leave --enable-eplb out", None, when(seen=r"(?i)eplb"))),
             ),
             Variant(
                 when=when(_RENDEZVOUS),
                 sentence="not every process reached the address at which the ranks meet (rendezvous)",
                 why="That comes before NCCL. The address may belong to an interface that the other hosts do not reach, a firewall may block the port, or the first rank may have ended.",
-                cures=(cure("read the log of the first rank: if it ended, its error is the cause"), cure("with several hosts, set VLLM_HOST_IP on each host to its address in the network that connects them", "ip -br addr; export VLLM_HOST_IP=IP GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(_RENDEZVOUS))),
+                cures=(check("read the log of the first rank: if it ended, its error is the cause"), cure("with several hosts, set VLLM_HOST_IP on each host to its address in the network that connects them", "ip -br addr; export VLLM_HOST_IP=IP GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(_RENDEZVOUS))),
             ),
             Variant(
                 when=when(r"custom_all_reduce"),
@@ -326,91 +339,91 @@ FAILURES = (
                 when=when(r"shared memory segment|shmOpen|shm_open"),
                 sentence="NCCL could not create its shared memory, or attach to that of another rank",
                 why="The folder /dev/shm is full, too small (Docker gives a container 64 MiB), not there, or not shared by the ranks; or the other rank has ended or made none.",
-                cures=(cure("see how large and how full it is, from inside the container", "df -h /dev/shm"), cure("give the container shared memory (Kubernetes: an emptyDir with medium Memory at /dev/shm)", "docker run --ipc=host …   (or --shm-size=16g)", when(r"shared memory segment|shm_?[Oo]pen"))),
+                cures=(check("see how large and how full it is, from inside the container", "df -h /dev/shm"), cure("give the container shared memory (Kubernetes: an emptyDir with medium Memory at /dev/shm)", "docker run --ipc=host …   (or --shm-size=16g)", when(r"shared memory segment|shm_?[Oo]pen"))),
             ),
             Variant(
                 when=when(r"ibv_.{0,100}Cannot allocate memory"),
                 sentence="the RDMA card could not register the memory that NCCL asked for",
                 why="Very large buffers (NCCL_BUFFSIZE), a limit of locked memory or of the card, or a driver in a bad state refuse it.",
-                cures=(cure("see NCCL's settings and the limit of locked memory, from inside the container", "env | grep NCCL_; ulimit -l"), cure("if NCCL_BUFFSIZE is set, leave it out", "unset NCCL_BUFFSIZE", when(r"ibv_reg")), cure("if the limit is not `unlimited`, lift it (Kubernetes: the IPC_LOCK capability)", "docker run --ulimit memlock=-1 --cap-add=IPC_LOCK …", when(r"ibv_"))),
+                cures=(check("see NCCL's settings and the limit of locked memory, from inside the container", "env | grep NCCL_; ulimit -l"), cure("if NCCL_BUFFSIZE is set, leave it out", "unset NCCL_BUFFSIZE", when(r"ibv_reg")), cure("if the limit is not `unlimited`, lift it (Kubernetes: the IPC_LOCK capability)", "docker run --ulimit memlock=-1 --cap-add=IPC_LOCK …", when(r"ibv_"))),
             ),
             Variant(
                 when=when(r"NET/IB : \S{1,60} (?:Got )?async "),
                 sentence="a port of the RDMA network (InfiniBand, RoCE) failed while NCCL used it",
                 why="The line names device and port. A cable, a switch or the card loses the link; what fails after it may be its effect.",
-                cures=(cure("see the link, its error counters and the kernel's report", "ibstat; perfquery; dmesg -T | grep -i -E 'mlx5|link'"), cure("until it is repaired, leave this device out", "NCCL_IB_HCA=^DEVICE", when(r"NET/IB"))),
+                cures=(check("see the link, its error counters and the kernel's report", "ibstat; perfquery; dmesg -T | grep -i -E 'mlx5|link'"), cure("until it is repaired, leave this device out", "NCCL_IB_HCA=^DEVICE", when(r"NET/IB"))),
             ),
             Variant(
                 when=when(r"connectFullMesh[\s\S]{0,400}remote=\[(?:127\.|::1)"),
                 sentence="a rank searched another at the loopback address (127.0.0.1), which never leaves its own host",
                 why="With several hosts: a host name that resolves to the loopback, or not at all, makes Gloo take that address. On one host: the other rank has ended, and its own error comes first.",
-                cures=(cure("see, on each host, the address of its own name", "getent hosts $(hostname); ip -br addr"), cure("with several hosts, name the network interface that connects them, on each host as it is called there", "GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(r"connectFullMesh"))),
+                cures=(check("see, on each host, the address of its own name", "getent hosts $(hostname); ip -br addr"), cure("with several hosts, name the network interface that connects them, on each host as it is called there", "GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(r"connectFullMesh"))),
             ),
             Variant(
                 when=when(r"^[^\n]*\b[Gg]loo\b"),
                 sentence="a process could not reach another, or lost it (Gloo, which connects processes by TCP)",
                 why="The other rank has ended (its own error came first), or the hosts do not share the interface; an address in the line is the one that did not answer.",
-                cures=(cure("read the first error of the other ranks, on every host"), cure("with several hosts, name the network interface that connects them, on each host as it is called there", "ip -br addr; export GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(r"[Gg]loo"))),
+                cures=(check("read the first error of the other ranks, on every host"), cure("with several hosts, name the network interface that connects them, on each host as it is called there", "ip -br addr; export GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(r"[Gg]loo"))),
             ),
             Variant(
                 when=when(r"ibv_(?:open_device|get_device_list|query_\w{1,20}|alloc_pd|reg_\w{1,20}|create_\w{1,20})\b"),
                 sentence="NCCL could not use an RDMA device of this host (InfiniBand, RoCE)",
                 why="The call in the line comes before any data goes to another host. It needs the device and the right to use it, enough locked memory, and for GPU memory nvidia-peermem or DMA-BUF.",
-                cures=(cure("see the devices and the limit of locked memory, from inside the container", "ls -l /dev/infiniband; ibv_devices; ulimit -l; lsmod | grep peermem"), cure("see whether it works without RDMA (much slower between hosts)", "NCCL_IB_DISABLE=1", when(r"ibv_"))),
+                cures=(check("see the devices and the limit of locked memory, from inside the container", "ls -l /dev/infiniband; ibv_devices; ulimit -l; lsmod | grep peermem"), check("see whether it works without RDMA (much slower between hosts)", "NCCL_IB_DISABLE=1", when(r"ibv_"))),
             ),
             Variant(
                 when=when(r"NET/IB|ibv_|libibverbs|Got completion"),
                 sentence="NCCL's RDMA network (InfiniBand, RoCE) failed",
                 why="A link, a switch's setting, the chosen devices or the GID index differ; the peer may also just be gone.",
-                cures=(cure("see the links, and which device and GID each host uses", "ibstat; show_gids; env | grep NCCL_IB"), cure("see whether it works without RDMA (much slower)", "NCCL_IB_DISABLE=1", when(r"NET/IB|ibv_|ibverbs"))),
+                cures=(check("see the links, and which device and GID each host uses", "ibstat; show_gids; env | grep NCCL_IB"), check("see whether it works without RDMA (much slower)", "NCCL_IB_DISABLE=1", when(r"NET/IB|ibv_|ibverbs"))),
             ),
             Variant(
                 when=when(r"^[^\n]*(?:remote process exited|ncclRemoteError|TCPStore server has shut down|TCPStore.{0,400}Broken pipe|(?:closed|reset) by peer|got 0 bytes)", lacks=_ASCEND),
                 sentence="another rank ended or closed its connection; this rank only reports it",
                 why="Either that rank met an error or was killed, or the network between the hosts broke. Its own first error is the cause.",
-                cures=(cure("read the first error of the other ranks, on every host"), cure("see whether one was killed, or a GPU reported an error", "dmesg -T | grep -i -E 'killed process|xid|segfault'"), cure("if all of them still run, test the network between the hosts, with NCCL's own log", "NCCL_DEBUG=INFO vllm serve …", when(r"remote|TCPStore|peer|got 0"))),
+                cures=(check("read the first error of the other ranks, on every host"), check("see whether one was killed, or a GPU reported an error", "dmesg -T | grep -i -E 'killed process|xid|segfault'"), cure("if all of them still run, test the network between the hosts, with NCCL's own log", "NCCL_DEBUG=INFO vllm serve …", when(r"remote|TCPStore|peer|got 0"))),
             ),
             Variant(
                 when=when(r"(?i)nvshmem|/transport/ib|DeepEP|deep_ep"),
                 sentence="the exchange between experts on different GPUs (DeepEP, NVSHMEM) could not be set up, or stopped",
                 why="It needs GPUDirect RDMA on every node (a driver with nvidia-peermem or DMA-BUF, IBGDA allowed, the devices in the container), and ranks that all still run.",
-                cures=(cure("see the RDMA devices and the limit of locked memory, from inside the container", "ls /dev/infiniband; ibv_devices; ulimit -l; lsmod | grep -i -E 'peermem|gdrdrv'"), cure("see whether it works with another exchange", "--all2all-backend allgather_reducescatter", when(r"(?i)nvshmem|/transport/ib|DeepEP|deep_ep"))),
+                cures=(check("see the RDMA devices and the limit of locked memory, from inside the container", "ls /dev/infiniband; ibv_devices; ulimit -l; lsmod | grep -i -E 'peermem|gdrdrv'"), check("see whether it works with another exchange", "--all2all-backend allgather_reducescatter", when(r"(?i)nvshmem|/transport/ib|DeepEP|deep_ep"))),
             ),
             Variant(
                 when=when(r"^[^\n]{0,300}(?:oneCCL|ccl::)[^\n]{0,300}No such file or directory"),
                 sentence="the library that connects Intel GPUs (oneCCL) could not open a device file: it does not exist here",
                 why="oneCCL opens the GPUs by their paths in /dev/dri/by-path, which a container has only if that folder is mounted.",
-                cures=(cure("check the files, from inside the container", "ls -l /dev/dri /dev/dri/by-path"), cure("mount the folder", "docker run --device /dev/dri -v /dev/dri/by-path:/dev/dri/by-path …", when(r"No such file"))),
+                cures=(check("check the files, from inside the container", "ls -l /dev/dri /dev/dri/by-path"), cure("mount the folder", "docker run --device /dev/dri -v /dev/dri/by-path:/dev/dri/by-path …", when(r"No such file"))),
             ),
             Variant(
                 when=when(r"start_workers|failed to start worker"),
                 sentence="oneCCL, which connects Intel GPUs, could not start its worker threads",
                 why="Their CPUs (CCL_WORKER_AFFINITY) or the limit of threads of this container are the usual reasons.",
-                cures=(cure("see the CPUs and limits that this process has", "taskset -pc $$; ulimit -u; env | grep -E '^CCL_|^I_MPI_'"),),
+                cures=(check("see the CPUs and limits that this process has", "taskset -pc $$; ulimit -u; env | grep -E '^CCL_|^I_MPI_'"),),
             ),
             Variant(
                 when=when(r"IpcHandle"),
                 sentence="oneCCL could not share memory between the Intel GPUs",
                 why="One GPU's memory could not be opened from another's process: a matter of driver, compute runtime and the GPUs' link, not of the size of memory.",
-                cures=(cure("see the GPUs and the versions of driver and compute runtime", "clinfo -l; dpkg -l | grep -i -E 'level-zero|intel-opencl|libze'"), cure("try another way to exchange memory handles", "CCL_ZE_IPC_EXCHANGE=sockets   (or pidfd, drmfd)", when(r"(?i)IpcHandle")), cure("see whether one GPU alone works", "--tensor-parallel-size 1", when(_XPU))),
+                cures=(check("see the GPUs and the versions of driver and compute runtime", "clinfo -l; dpkg -l | grep -i -E 'level-zero|intel-opencl|libze'"), cure("try another way to exchange memory handles", "CCL_ZE_IPC_EXCHANGE=sockets   (or pidfd, drmfd)", when(r"(?i)IpcHandle")), check("see whether one GPU alone works", "--tensor-parallel-size 1", when(_XPU))),
             ),
             Variant(
                 when=when(_XPU),
                 sentence="oneCCL, which connects Intel GPUs, failed",
                 why="Its own message names the call.",
-                cures=(cure("run again with its own log", "CCL_LOG_LEVEL=info vllm serve …", when(_XPU)), cure("see whether one GPU alone works", "--tensor-parallel-size 1", when(_XPU))),
+                cures=(check("run again with its own log", "CCL_LOG_LEVEL=info vllm serve …", when(_XPU)), check("see whether one GPU alone works", "--tensor-parallel-size 1", when(_XPU))),
             ),
             Variant(
                 when=when(r"HcclGetRootInfo|hccl|HCCL|EJ0003", seen=r"EJ0003|Failed to bind the IP port|bound already|nic listen start failed"),
                 sentence="HCCL could not listen on its port: another process of this host uses it",
                 why="HCCL takes ports of the host from 60000 on, and ports of the NPU; its plog has the number. Two jobs on one host need ranges of their own.",
-                cures=(cure("see who listens there, and CANN's own log", "ss -ltnp | grep ':60[0-9][0-9][0-9]'; ls -t ~/ascend/log/debug/plog | head"), cure("give this job a range of its own", "HCCL_IF_BASE_PORT=61000", when(seen=r"EJ0003|bind the IP port|bound already"))),
+                cures=(check("see who listens there, and CANN's own log", "ss -ltnp | grep ':60[0-9][0-9][0-9]'; ls -t ~/ascend/log/debug/plog | head"), cure("give this job a range of its own", "HCCL_IF_BASE_PORT=61000", when(seen=r"EJ0003|bind the IP port|bound already"))),
             ),
             Variant(
                 when=when(_ASCEND),
                 sentence="HCCL could not set up (or lost) communication between the NPUs",
                 why="The code (EI…, EJ…, ERR…) names the call; the line after it often has HCCL's own cause and solution.",
-                cures=(cure("read the lines after the code (Reason, Solution), on every rank", "ls -t ~/ascend/log/debug/plog | head"), cure("see the NPUs' links and health", "hccn_tool -i 0 -link -g; npu-smi info"), cure("let ranks wait longer for each other", "HCCL_CONNECT_TIMEOUT=1800", when(r"EI0006|timeout|time out|Timeout"))),
+                cures=(check("read the lines after the code (Reason, Solution), on every rank", "ls -t ~/ascend/log/debug/plog | head"), check("see the NPUs' links and health", "hccn_tool -i 0 -link -g; npu-smi info"), cure("let ranks wait longer for each other", "HCCL_CONNECT_TIMEOUT=1800", when(r"EI0006|timeout|time out|Timeout"))),
             ),
         ),
         numbers=_rendezvous,
@@ -419,18 +432,18 @@ FAILURES = (
         slug=NCCL_TIMEOUT,
         sentence="one rank waited for the others until the collective operation timed out",
         why="Another rank crashed, hangs, or the link between them is broken. The rank that did not arrive is the one to examine.",
-        cures=(cure("read the last lines of the rank without this message"), cure("see whether a GPU reported an error, on all hosts", "dmesg -T | grep -i xid", when(lacks=_ASCEND)), _DEBUG),
+        cures=(check("read the last lines of the rank without this message"), check("see whether a GPU reported an error, on all hosts", "dmesg -T | grep -i xid", when(lacks=_ASCEND)), _DEBUG),
         deterministic=False,
         variants=(
             Variant(
                 when=when(r"Heartbeat monitor timed out"), sentence="NCCL's watchdog in this process made no progress for as long as it may",
                 why="A call of CUDA or a lock hangs in this process: a kernel that waits for another rank, or a GPU that failed.",
-                cures=(cure("see whether a GPU reported an error, on all hosts", "dmesg -T | grep -i -E 'xid|amdgpu'"), cure("read the first error of every rank; if it comes again, see where the ranks are before it ends them", "py-spy dump --pid PID_OF_WORKER")),
+                cures=(check("see whether a GPU reported an error, on all hosts", "dmesg -T | grep -i -E 'xid|amdgpu'"), check("read the first error of every rank; if it comes again, see where the ranks are before it ends them", "py-spy dump --pid PID_OF_WORKER")),
             ),
             Variant(
                 when=when(r"(?:[Tt]imed out waiting|[Tt]ime out) \d+ ?ms for (?:send|recv)"), sentence="one rank waited for another until the time-out (Gloo, which connects processes by TCP)",
                 why="The other rank crashed, hangs or is at another step, or it had nothing to send for that long: some releases end an idle engine of several hosts in this way.",
-                cures=(cure("read the last lines and the first error of the other ranks, on every host"), cure("check whether requests were running in that time; if not, search vLLM's issues for the message, with the release")),
+                cures=(check("read the last lines and the first error of the other ranks, on every host"), check("check whether requests were running in that time; if not, search vLLM's issues for the message, with the release")),
             ),
         ),
     ),
@@ -439,8 +452,8 @@ FAILURES = (
         sentence="a worker has not answered the engine for a minute or more",
         why="The engine waits on the shared-memory queue to its workers. Once is normal during a long compilation or load; repeated while requests wait, a worker is dead or hangs.",
         cures=(
-            cure("see where the workers are", "py-spy dump --pid PID_OF_WORKER"),
-            cure("see whether a GPU reported an error", "dmesg -T | grep -i xid", when(lacks=_ASCEND, facts=("!device",))),
+            check("see where the workers are", "py-spy dump --pid PID_OF_WORKER"),
+            check("see whether a GPU reported an error", "dmesg -T | grep -i xid", when(lacks=_ASCEND, facts=("!device",))),
             cure("if no tokens come for minutes while requests run, restart the engine", None, when(serving=True)),
             cure("start without the fused all-reduce of FlashInfer, whose workspace could not be set up", "--compilation-config '{\"pass_config\": {\"fuse_allreduce_rms\": false}}'", when(seen=r"FlashInfer All Reduce workspace")),
         ),
@@ -450,7 +463,7 @@ FAILURES = (
                 when=when(r"RPC call to \w+ timed out"),
                 sentence="a worker did not answer a call of the engine in time, and the call was given up",
                 why="The worker hangs, has ended or is far too slow for this step; the lines of the engine do not show which.",
-                cures=(cure("read the last lines of the workers, and see where they are if they still run", "py-spy dump --pid PID_OF_WORKER"), cure("see whether a GPU reported an error", "dmesg -T | grep -i xid", when(lacks=_ASCEND, facts=("!device",))), cure("see whether smaller steps are answered", "--max-num-seqs 8   (or a smaller --max-num-batched-tokens)", when(r"execute_model|sample_tokens")), cure("if it is only slow, allow it more time", "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS=SECONDS", when(r"execute_model|sample_tokens"))),
+                cures=(check("read the last lines of the workers, and see where they are if they still run", "py-spy dump --pid PID_OF_WORKER"), check("see whether a GPU reported an error", "dmesg -T | grep -i xid", when(lacks=_ASCEND, facts=("!device",))), check("see whether smaller steps are answered", "--max-num-seqs 8   (or a smaller --max-num-batched-tokens)", when(r"execute_model|sample_tokens")), cure("if it is only slow, allow it more time", "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS=SECONDS", when(r"execute_model|sample_tokens"))),
             ),
         ),
     ),
@@ -459,51 +472,51 @@ FAILURES = (
         sentence="Ray could not start or keep the workers",
         why="Unless the message names another reason: a worker process died, a node is missing or differs, or the cluster's resources do not suffice.",
         cures=(
-            cure("see the cluster's resources", "ray status"),
-            cure("read the dead worker's own log", "ls /tmp/ray/session_latest/logs", when(r"[Aa]ctor|died|SYSTEM_ERROR|raylet|Raylet|dead")),
+            check("see the cluster's resources", "ray status"),
+            check("read the dead worker's own log", "ls /tmp/ray/session_latest/logs", when(r"[Aa]ctor|died|SYSTEM_ERROR|raylet|Raylet|dead")),
             cure("on a single host, do without Ray", "--distributed-executor-backend mp", when(r"running Ray instance|node_ip_address|driver node|Failed to connect to (?:GCS|the Raylet)|raylet")),
             cure("install the same Ray and Python on every node", "ray --version", when(r"Version mismatch")),
         ),
         deterministic=False,
         variants=(
-            Variant(when=when(r"available space: 0"), sentence="the file system of Ray's session folder is full, so Ray may fail", cures=(cure("see how full it is, then free space there, or give Ray another folder", "df -h /tmp; ray start --temp-dir DIR"),)),
+            Variant(when=when(r"available space: 0"), sentence="the file system of Ray's session folder is full, so Ray may fail", cures=(check("see how full it is, then free space there, or give Ray another folder", "df -h /tmp; ray start --temp-dir DIR"),)),
             Variant(
                 when=when(r"ChannelTimeoutError|available to read", lacks=r"(?i:worker|actor|node|raylet)\b[^\n]{0,60}\b(?:died|dead|killed)\b|ActorDied|SYSTEM_ERROR"),
                 sentence="a step took longer than Ray waits for its result",
                 why="A timeout is not a death: no line of this log shows that a worker ended.",
-                cures=(cure("compare the time that passed with the limit that vLLM printed (ray_timeout_s in the facts): if less time passed, Ray uses another limit, by default 10 seconds", None, when(facts=("ray_timeout_s",))), cure("set the limit on every node, before Ray and vLLM start", "export RAY_CGRAPH_get_timeout=300", when(r"ChannelTimeout|available to read")), cure("if a step really takes that long, check where the workers are", "py-spy dump --pid PID_OF_WORKER")),
+                cures=(check("compare the time that passed with the limit that vLLM printed (ray_timeout_s in the facts): if less time passed, Ray uses another limit, by default 10 seconds", None, when(facts=("ray_timeout_s",))), cure("set the limit on every node, before Ray and vLLM start", "export RAY_CGRAPH_get_timeout=300", when(r"ChannelTimeout|available to read")), cure("if a step really takes that long, check where the workers are", "py-spy dump --pid PID_OF_WORKER")),
             ),
             Variant(
                 when=when(r"not valid across Ray sessions"), sentence="a process used a Ray actor of an earlier Ray session",
                 why="Ray was shut down and started again in this process. Either vLLM was cleaning up after another error, or the installed Ray does not go with this vLLM.",
-                cures=(cure("check the log for an earlier error: it is the cause if there is one"), cure("if there is none, compare the installed Ray with the version that this vLLM was tested with (see the requirements folder of its repository), and install that one on every node", "python -m pip show ray vllm"), cure("or start the workers without Ray", "--distributed-executor-backend mp", when(r"Ray session"))),
+                cures=(check("check the log for an earlier error: it is the cause if there is one"), cure("if there is none, compare the installed Ray with the version that this vLLM was tested with (see the requirements folder of its repository), and install that one on every node", "python -m pip show ray vllm"), cure("or start the workers without Ray", "--distributed-executor-backend mp", when(r"Ray session"))),
             ),
             Variant(
                 when=when(r"Every node should have a unique IP"), sentence="two nodes of the Ray cluster have the same address for vLLM",
                 why="Most often VLLM_HOST_IP has the same value on both, or two Ray nodes run on one host.",
-                cures=(cure("see the nodes, and the variable on each of them", "ray list nodes; env | grep VLLM_HOST_IP; ip -br addr"), cure("set it on each node to that node's own address, before Ray starts there", "export VLLM_HOST_IP=IP", when(r"unique IP"))),
+                cures=(check("see the nodes, and the variable on each of them", "ray list nodes; env | grep VLLM_HOST_IP; ip -br addr"), cure("set it on each node to that node's own address, before Ray starts there", "export VLLM_HOST_IP=IP", when(r"unique IP"))),
             ),
             Variant(
                 when=when(r"Could not find any running Ray instance|(?:connect to|reach) GCS|node_ip_address"), sentence="this process found no Ray cluster that answers",
                 why="Either Ray does not run on this host, or its head has ended or cannot be reached from here, or the address (RAY_ADDRESS) is of another cluster.",
-                cures=(cure("see whether Ray runs here, and the address that is set", "ray status; echo $RAY_ADDRESS"), cure("on a single host, do without Ray", "--distributed-executor-backend mp", when(r"Ray|GCS|node_ip")), cure("with several hosts, start Ray on the head and join each host before vLLM starts", "ray start --head; ray start --address=HEAD:6379", when(r"Ray|GCS|node_ip"))),
+                cures=(check("see whether Ray runs here, and the address that is set", "ray status; echo $RAY_ADDRESS"), cure("on a single host, do without Ray", "--distributed-executor-backend mp", when(r"Ray|GCS|node_ip")), cure("with several hosts, start Ray on the head and join each host before vLLM starts", "ray start --head; ray start --address=HEAD:6379", when(r"Ray|GCS|node_ip"))),
             ),
             Variant(
                 when=when(r"No available node types.{0,80}'node:\d"),
                 sentence="Ray has no node of the address that vLLM asks for, or that node has too little left",
                 why="vLLM asks for its own node by address: on hosts with several networks, VLLM_HOST_IP and the address with which Ray was started must be the same.",
-                cures=(cure("compare the addresses of Ray's nodes with the one in the line", "ray status; ray list nodes"), cure("start Ray and vLLM with the same address, on every node", "VLLM_HOST_IP=IP ray start --node-ip-address=IP …", when(r"'node:\d"))),
+                cures=(check("compare the addresses of Ray's nodes with the one in the line", "ray status; ray list nodes"), cure("start Ray and vLLM with the same address, on every node", "VLLM_HOST_IP=IP ray start --node-ip-address=IP …", when(r"'node:\d"))),
             ),
             Variant(
                 when=when(r"Waiting for creating a placement group.{0,800}'GPU'", facts=("ray_gpus_idle",)), sentence="Ray waits for GPUs, although its status in this log shows that none is in use",
                 why="No other job holds them: too few are registered, or no node has as many as the engine asks for on one node.",
-                cures=(cure("check the resources of each node", "ray list nodes"),),
+                cures=(check("check the resources of each node", "ray list nodes"),),
             ),
             Variant(
                 when=when(r"Waiting for creating a placement group|No available node types|(?:Cannot|Unable to) (?:provide|create|schedule) (?:a )?placement group|lacement group.{0,80}(?:not ready|timed out|infeasible|cannot be|creation timed out)"),
                 sentence="Ray waits for resources (GPUs, a node) that its cluster does not have, or not free",
                 why="Other actors and placement groups may hold them, or a node has not joined.",
-                cures=(cure("see the resources of the cluster, and their holders", "ray status; ray list nodes; ray list placement-groups"),),
+                cures=(check("see the resources of the cluster, and their holders", "ray status; ray list nodes; ray list placement-groups"),),
             ),
         ),
         numbers=_ray_status,
@@ -512,25 +525,25 @@ FAILURES = (
         slug=PORT,
         sentence="the port is taken by another process",
         why="This process could not bind: another server, or the remains of an earlier one, listen there.",
-        cures=(cure("see who listens", "ss -ltnp"), cure("if it is the rest of an earlier server, end it; otherwise serve on another port", "--port N", when(r"rrno 98|already allocated|attempting to bind", lacks=_OTHER_PORT)), cure("if it is not the port of the API: the side channel of NIXL, the data parallel RPC and torch's rendezvous have ports of their own", "VLLM_NIXL_SIDE_CHANNEL_PORT=N   (or --data-parallel-rpc-port N, --master-port N)", when(seen=_OTHER_PORT))),
+        cures=(check("see who listens", "ss -ltnp"), cure("if it is the rest of an earlier server, end it; otherwise serve on another port", "--port N", when(r"rrno 98|already allocated|attempting to bind", lacks=_OTHER_PORT)), cure("if it is not the port of the API: the side channel of NIXL, the data parallel RPC and torch's rendezvous have ports of their own", "VLLM_NIXL_SIDE_CHANNEL_PORT=N   (or --data-parallel-rpc-port N, --master-port N)", when(seen=_OTHER_PORT))),
         deterministic=False,
         variants=(
             Variant(
                 when=when(frames=r"torch/distributed/elastic/"),
                 sentence="the port at which torchrun's processes meet is taken by another process",
                 why="It is not a port of vLLM: each torchrun on a host needs its own (29500 by default), and a job that still runs keeps it.",
-                cures=(cure("see who listens", "ss -ltnp"), cure("give this job a port of its own", "torchrun --master-port N …", when(r"in use|EADDRINUSE"))),
+                cures=(check("see who listens", "ss -ltnp"), cure("give this job a port of its own", "torchrun --master-port N …", when(r"in use|EADDRINUSE"))),
             ),
             Variant(
                 when=when(frames=r"/device_communicators/shm_broadcast\.py |/v1/engine/core_client\.py "), sentence="a port that vLLM chose for its own processes was taken before it was used",
                 why="It is not the port of the API. Another process took it after the choice: often another process of vLLM, which may have ended since. VLLM_PORT lets all of them count up from one number.",
-                cures=(cure("check the variable on the host of this address; if it is set, unset it, or use a number far from that of any other engine on this host", "env | grep VLLM_PORT"), cure("start again: without the variable, such a collision is rare")),
+                cures=(check("check the variable on the host of this address; if it is set, unset it, or use a number far from that of any other engine on this host", "env | grep VLLM_PORT"), cure("start again: without the variable, such a collision is rare")),
             ),
             Variant(
                 when=when(seen=r"get_open_port|bind\(\(\S{0,20}, 0\)\)"),
                 sentence="no free port was left for vLLM, which asked for any",
                 why="This is not the port of the API: connections of this host hold the ports for outgoing connections, or the network namespace has few.",
-                cures=(cure("see how many are used, and the range", "ss -s; sysctl net.ipv4.ip_local_port_range", when(seen=r"get_open_port|bind")),),
+                cures=(check("see how many are used, and the range", "ss -s; sysctl net.ipv4.ip_local_port_range", when(seen=r"get_open_port|bind")),),
             ),
         ),
         numbers=_port,
@@ -541,8 +554,8 @@ FAILURES = (
         why="CUDA memory is shared between workers by file descriptors; pidfd_getfd needs ptrace rights, which containers and Yama withhold.",
         cures=(
             cure("in a container, allow it", "docker run --cap-add=SYS_PTRACE …", when(r"pidfd|ptrace")),
-            cure("see Yama's setting on the host (0 allows it)", "cat /proc/sys/kernel/yama/ptrace_scope"),
-            cure("see whether PYTORCH_CUDA_ALLOC_CONF sets expandable_segments; without it, handles are not taken", "echo $PYTORCH_CUDA_ALLOC_CONF"),
+            check("see Yama's setting on the host (0 allows it)", "cat /proc/sys/kernel/yama/ptrace_scope"),
+            check("see whether PYTORCH_CUDA_ALLOC_CONF sets expandable_segments; without it, handles are not taken", "echo $PYTORCH_CUDA_ALLOC_CONF"),
         ),
         deterministic=True,
     ),
@@ -551,9 +564,9 @@ FAILURES = (
         sentence="KV could not be moved (by NIXL, UCX, Mooncake or LMCache)",
         why="Either the other side (prefill, decode, store or the cache's own process) has ended, hangs, was started with another configuration or cannot be reached, or this side cannot move memory (UCX, RDMA). Requests that need its KV fail or are computed again.",
         cures=(
-            cure("check the other side: whether it runs, has the same vLLM and settings, and answers on its side channel (NIXL) or port (store)", "ss -ltn | grep PORT; curl -s http://PEER:8000/health", when(r"(?i)remote|handshake|peer|connect|expired|time.?out|retry|inter-agent|endpoint|segment|http client|refused|KV load failure|transfer fail")),
+            check("check the other side: whether it runs, has the same vLLM and settings, and answers on its side channel (NIXL) or port (store)", "ss -ltn | grep PORT; curl -s http://PEER:8000/health", when(r"(?i)remote|handshake|peer|connect|expired|time.?out|retry|inter-agent|endpoint|segment|http client|refused|KV load failure|transfer fail")),
             cure("if it was restarted alone and transfers still fail, restart both sides", None, when(r"handshake|Handshake|REMOTE_DISCONNECT|expired|inter-agent")),
-            cure("let UCX log the transport that fails", "UCX_LOG_LEVEL=info", when(r"UCX|NIXL_ERR")), cure("see whether it works without RDMA", "UCX_TLS=tcp,cuda_copy", when(r"UCX|NIXL_ERR", seen=r"mlx5|RoCE|rdma|ibv_|ib_m|InfiniBand", lacks=r"cuda_copy' are not available")),
+            cure("let UCX log the transport that fails", "UCX_LOG_LEVEL=info", when(r"UCX|NIXL_ERR")), check("see whether it works without RDMA", "UCX_TLS=tcp,cuda_copy", when(r"UCX|NIXL_ERR", seen=r"mlx5|RoCE|rdma|ibv_|ib_m|InfiniBand", lacks=r"cuda_copy' are not available")),
             cure("if two servers share a host, give each a side channel of its own", "VLLM_NIXL_SIDE_CHANNEL_HOST=IP VLLM_NIXL_SIDE_CHANNEL_PORT=5600", when(r"[Hh]andshake")),
         ),
         deterministic=False,
@@ -568,31 +581,31 @@ FAILURES = (
                 when=when(facts=("rdma_devices",)),
                 sentence="KV could not be moved: Mooncake found no RDMA device on this host and used another transport",
                 why="The lines of its start name that transport, which must reach the memory of the other side.",
-                cures=(cure("check the RDMA devices from inside the container", "ls /dev/infiniband; ibv_devices"), cure("or choose TCP on both sides", "--kv-transfer-config '{…, \"kv_connector_extra_config\": {\"mooncake_protocol\": \"tcp\"}}'", when(r"(?i)mooncake|transport"))),
+                cures=(check("check the RDMA devices from inside the container", "ls /dev/infiniband; ibv_devices"), cure("or choose TCP on both sides", "--kv-transfer-config '{…, \"kv_connector_extra_config\": {\"mooncake_protocol\": \"tcp\"}}'", when(r"(?i)mooncake|transport"))),
             ),
             Variant(
                 when=when(r"compatibility|mismatch"),
                 sentence="the two servers of a KV transfer were started with settings that do not fit each other",
                 why="Both need the same vLLM, model, types, KV cache layout and attention backend.",
-                cures=(cure("compare the version and the arguments of both servers (the first lines of their logs)"),),
+                cures=(check("compare the version and the arguments of both servers (the first lines of their logs)"),),
             ),
             Variant(
                 when=when(r"expired KV blocks|lease expired"),
                 sentence="KV blocks were released before the decode server fetched them",
                 why="The decode server was too slow, had too long a queue, or is gone, and the time for which a prefill server keeps blocks ended. If a later line names invalid KV blocks, answers of these requests may be wrong.",
-                cures=(cure("see whether the decode server keeps up: its waiting requests and its log", "curl -s http://DECODE:8000/metrics | grep num_requests_waiting"), cure("if it does, let prefill keep blocks for longer (newer releases: kv_lease_duration in --kv-transfer-config)", "VLLM_NIXL_ABORT_REQUEST_TIMEOUT=SECONDS", when(r"expired KV blocks|lease expired"))),
+                cures=(check("see whether the decode server keeps up: its waiting requests and its log", "curl -s http://DECODE:8000/metrics | grep num_requests_waiting"), cure("if it does, let prefill keep blocks for longer (newer releases: kv_lease_duration in --kv-transfer-config)", "VLLM_NIXL_ABORT_REQUEST_TIMEOUT=SECONDS", when(r"expired KV blocks|lease expired"))),
             ),
             Variant(
                 when=when(seen=r"register_memory|transports? .{0,80} (?:is|are) not available"),
                 sentence="this side cannot register its memory for the transfer",
                 why="It fails before the other side is asked. UCX needs CUDA transports (cuda_copy, cuda_ipc) for GPU memory: builds without CUDA lack them.",
-                cures=(cure("see which transports this UCX has", "ucx_info -d | grep -i transport"), cure("let UCX log the transport that fails", "UCX_LOG_LEVEL=info", when(seen=r"UCX|NIXL_ERR"))),
+                cures=(check("see which transports this UCX has", "ucx_info -d | grep -i transport"), cure("let UCX log the transport that fails", "UCX_LOG_LEVEL=info", when(seen=r"UCX|NIXL_ERR"))),
             ),
             Variant(
                 when=when(r"no available RDMA|No matched device|cannot bind|initialization failed|Failed to mount segment|ibv_reg_mr|[Ff]ailed to register (?:address|memory)|registerMem"),
                 sentence="the KV transfer engine could not be set up on this host",
                 why="An RDMA device, its rights, or the address that it was given is missing, or it cannot register the memory (GPU memory needs GPUDirect RDMA: nvidia-peermem or DMA-BUF); the lines around it have the reason.",
-                cures=(cure("see the RDMA devices and the limit of locked memory, from inside the container", "ls /dev/infiniband; ibv_devices; ulimit -l"),),
+                cures=(check("see the RDMA devices and the limit of locked memory, from inside the container", "ls /dev/infiniband; ibv_devices; ulimit -l"),),
             ),
         ),
     ),

@@ -8,7 +8,7 @@ import re
 from vllm_watch.diagnosis.families import flags
 from vllm_watch.diagnosis.families.packages import NOT_CUDA
 from vllm_watch.diagnosis.report import UNKNOWN
-from vllm_watch.diagnosis.rule import Facts, Failure, Rank, Told, Variant, cure, rule, when
+from vllm_watch.diagnosis.rule import Facts, Failure, Rank, Told, Variant, check, cure, rule, when
 
 QUANTIZATION = "quantization_unsupported"
 DTYPE = "dtype_unsupported"
@@ -69,7 +69,7 @@ FAILURES = (
         cures=(
             cure("leave --quantization out: vLLM reads the method from the model's config", None, when(r"does not match the quantization|annot find the config file|specified in the `?quantization`? argument")),
             cure("if --quantization is set, leave it out; if the model's config names the method, check which release or plugin knows it", "grep -A3 quantization_config config.json", when(r"Unknown quantization method|Invalid quantization method")),
-            cure("see which quantizations this release takes on this GPU, in vLLM's table of quantization support"),
+            check("see which quantizations this release takes on this GPU, in vLLM's table of quantization support"),
         ),
         deterministic=True,
         numbers=flags.value,
@@ -84,7 +84,7 @@ FAILURES = (
                 when=when(r"some but not all shards|[Ff]ound different quantization"),
                 sentence="layers that vLLM joins into one have different quantizations in the checkpoint",
                 why="vLLM needs one precision for all that it joins. Another GPU does not change it.",
-                cures=(cure("compare the layers that config.json leaves unquantized (ignore, modules_to_not_convert) with the names in the message", "grep -A40 quantization_config config.json"), cure("take a version of the model that was quantized for vLLM, or the release that the model's page asks for")),
+                cures=(check("compare the layers that config.json leaves unquantized (ignore, modules_to_not_convert) with the names in the message", "grep -A40 quantization_config config.json"), cure("take a version of the model that was quantized for vLLM, or the release that the model's page asks for")),
             ),
             Variant(
                 when=when(r"does not support BitsAndBytes quantization|No 'packed_modules_mapping'"),
@@ -117,7 +117,7 @@ FAILURES = (
                 why="The line, or one before it at level DEBUG, has the reason for each backend.",
                 cures=(
                     cure("let vLLM choose the backend: leave --moe-backend out", None, when(r"MoE backend '\w+' does not support")),
-                    cure("see which settings rule backends out (VLLM_BATCH_INVARIANT, VLLM_USE_FLASHINFER_MOE_…, expert parallelism)", "VLLM_LOGGING_LEVEL=DEBUG vllm serve …", when(r"MoE backend")),
+                    check("see which settings rule backends out (VLLM_BATCH_INVARIANT, VLLM_USE_FLASHINFER_MOE_…, expert parallelism)", "VLLM_LOGGING_LEVEL=DEBUG vllm serve …", when(r"MoE backend")),
                 ),
             ),
             Variant(
@@ -137,7 +137,7 @@ FAILURES = (
                 when=when(r"[Cc]urrent capability: (?:-1|None)"),
                 sentence="this quantization asks for a CUDA compute capability, and vLLM found none",
                 why="The device is not an NVIDIA GPU, or CUDA does not see it. A newer NVIDIA GPU is not the point.",
-                cures=(cure("see which devices PyTorch finds", "python -c 'import torch; print(torch.cuda.device_count())'"), cure("on another platform, take a quantization that vLLM's list of supported hardware names for it", None, when(r"capability"))),
+                cures=(check("see which devices PyTorch finds", "python -c 'import torch; print(torch.cuda.device_count())'"), cure("on another platform, take a quantization that vLLM's list of supported hardware names for it", None, when(r"capability"))),
             ),
             Variant(
                 when=when(r"[Cc]urrent capability: [3-6]\d\b"),
@@ -148,7 +148,7 @@ FAILURES = (
             Variant(
                 when=when(r"only supports? .{1,80}, but (?:got|found) "),
                 sentence="this quantization needs another value of a setting; the message names both values",
-                cures=(cure("read the weights in its own format", "--load-format bitsandbytes", when(r"only supports? 'bitsandbytes' load format")), cure("set the setting to the value that the message asks for", None, when(r"only support", lacks=r"load format"))),
+                cures=(check("read the weights in its own format", "--load-format bitsandbytes", when(r"only supports? 'bitsandbytes' load format")), cure("set the setting to the value that the message asks for", None, when(r"only support", lacks=r"load format"))),
             ),
             Variant(
                 when=when(r"capability|Blackwell|Hopper|_scaled_mm|is not supported on this GPU|for the current GPU|current platform|SM ?\d\d"),
@@ -159,19 +159,19 @@ FAILURES = (
                     cure("if --quantization is set, leave it out: vLLM then takes the kernel that this GPU runs (AWQ and GPTQ have others than Marlin's)", None, when(r"(?:awq|gptq)_marlin|(?:AWQ|GPTQ).?Marlin")),
                     cure("take a version of the model in a format that this GPU computes (AWQ or GPTQ run from compute capability 7.5 or 8.0 on)", None, when(r"(?s)^(?!.{0,600}(?i:awq|gptq|wna16|_scaled_mm|capability:? 7[0-2]\b)).{0,600}(?:capability|Blackwell|Hopper|GPU|platform|SM)", lacks=NOT_CUDA)),
                     cure("take a version of the model that is not in FP8; check the GPU's compute capability first", "nvidia-smi --query-gpu=name,compute_cap --format=csv", when(r"_scaled_mm")),
-                    cure("compare the GPU with vLLM's table of quantization support; weights in 16 bits run on all of its GPUs", None, when(r"(?is)^.{0,600}(?:awq|gptq|wna16|capability:? 7[0-2]\b)")),
+                    check("compare the GPU with vLLM's table of quantization support; weights in 16 bits run on all of its GPUs", None, when(r"(?is)^.{0,600}(?:awq|gptq|wna16|capability:? 7[0-2]\b)")),
                 ),
             ),
             Variant(
                 when=when(r"No compressed-tensors compatible scheme"),
                 sentence="this vLLM does not know the combination of formats for weights and activations that the checkpoint's config names",
                 why="The checkpoint may be made with a later llm-compressor than this vLLM, or its config may be damaged.",
-                cures=(cure("read the scheme", "grep -A40 quantization_config config.json"), cure("check which vLLM release the model's page asks for, or take another quantization of the model")),
+                cures=(check("read the scheme", "grep -A40 quantization_config config.json"), check("check which vLLM release the model's page asks for, or take another quantization of the model")),
             ),
             Variant(
                 when=when(r"KeyError: '|qweight|qzeros|g_idx|weight_scale"),
                 sentence="the checkpoint's quantization weights are not those that this vLLM expects for the model",
-                cures=(cure("compare quantization_config in config.json with the names in the weights", "grep -A8 quantization_config config.json"), cure("see which vLLM release the model's page asks for")),
+                cures=(check("compare quantization_config in config.json with the names in the weights", "grep -A8 quantization_config config.json"), check("see which vLLM release the model's page asks for")),
             ),
         ),
     ),
@@ -192,7 +192,7 @@ FAILURES = (
                 sentence="an operation of PyTorch got FP8 numbers, and does not take them as they are",
                 why="No GPU and no --dtype changes it: this code took weights (or a KV cache) in FP8 for numbers that it can compute with.",
                 cures=(
-                    cure("check that config.json has the quantization_config of these weights: without it vLLM does not convert them", "grep -A8 quantization_config config.json"),
+                    check("check that config.json has the quantization_config of these weights: without it vLLM does not convert them", "grep -A8 quantization_config config.json"),
                     cure("if it has, search vLLM's issues for the operation and the model, or serve the version in 16 bits"),
                 ),
             ),
@@ -200,7 +200,7 @@ FAILURES = (
                 when=when(r"fp16 and bf16"),
                 sentence="FlashAttention computes in float16 and bfloat16 only, and got another type",
                 why="Most often the model, or a part of it such as a vision encoder, runs in float32 (--dtype float32, or torch_dtype in config.json).",
-                cures=(cure("check the type: the line of the engine's settings has dtype=", "grep -i dtype config.json"), cure("serve in 16 bits", "--dtype bfloat16", when(seen=r"dtype[=: ]{1,2}(?:torch\.)?float32|--dtype float32"))),
+                cures=(check("check the type: the line of the engine's settings has dtype=", "grep -i dtype config.json"), cure("serve in 16 bits", "--dtype bfloat16", when(seen=r"dtype[=: ]{1,2}(?:torch\.)?float32|--dtype float32"))),
             ),
             Variant(
                 when=when(r"\w_cpu_?\" not implemented for '(?:Half|BFloat16)'"),
@@ -212,7 +212,7 @@ FAILURES = (
                 when=when(r"compute capability below|^(?![^\n]*(?i:bfloat16|fp8))[^\n]*GPUs with compute capability of at least"),
                 sentence="this GPU is older than the software supports; the message names the compute capability that it asks for",
                 why="--dtype does not change it.",
-                cures=(cure("see which GPU it is", "nvidia-smi --query-gpu=name,compute_cap --format=csv"), _OTHER_GPU, cure("use a newer GPU, or an engine that supports this one, such as llama.cpp")),
+                cures=(check("see which GPU it is", "nvidia-smi --query-gpu=name,compute_cap --format=csv"), _OTHER_GPU, cure("use a newer GPU, or an engine that supports this one, such as llama.cpp")),
             ),
             Variant(
                 when=when(r"fp8e4nv|^[^\n]*(?:Float8|fp8|FP8)"),
@@ -250,14 +250,14 @@ FAILURES = (
             cure("leave --kv-cache-dtype out, or choose another type (the model or the draft model may set it)", None, when(r"Reasons?: .{0,1500}\[['\"]?kv_cache_dtype not supported['\"]?\]|[Ff][Pp]8 kv.?cache")),
             cure("serve with FlexAttention, as the message advises (later releases have --attention-backend for it): it takes any head size", None, when(r"FLEX_ATTENTION to use")),
             cure("serve with Triton's attention, which takes sinks on older GPUs", "--attention-backend TRITON_ATTN   (in 0.10: VLLM_ATTENTION_BACKEND=TRITON_ATTN_VLLM_V1)", when(r"[Ss]inks are only supported")),
-            cure("see which part chose FlashAttention: the model's layers, a vision encoder, or code of the model itself (the traceback shows it)", None, when(r"only supports? Ampere|FA[23] is not supported|head dimension at most")),
+            check("see which part chose FlashAttention: the model's layers, a vision encoder, or code of the model itself (the traceback shows it)", None, when(r"only supports? Ampere|FA[23] is not supported|head dimension at most")),
             cure("if it is the model's layers, serve with another attention backend", "--attention-backend TRITON_ATTN", when(r"only supports? Ampere|FA[23] is not supported|head dimension at most|does not support (?:headdim|tanh)")),
-            cure("check which FlashInfer is installed; if no flag or variable chose it, install the one that this vLLM requires", "python -m pip list | grep -i -E 'vllm|flashinfer'; env | grep -i -E 'flashinfer|attention_backend'", when(r"(?i)flashinfer.{0,80}(?:not installed|not available|nstall the package)")),
+            check("check which FlashInfer is installed; if no flag or variable chose it, install the one that this vLLM requires", "python -m pip list | grep -i -E 'vllm|flashinfer'; env | grep -i -E 'flashinfer|attention_backend'", when(r"(?i)flashinfer.{0,80}(?:not installed|not available|nstall the package)")),
             cure("this build has no FlashMLA, or the GPU is not of a generation that it was compiled for: check the GPU, and use an official image of vLLM if the build is your own", "nvidia-smi --query-gpu=name,compute_cap --format=csv; python -m pip show vllm", when(r"_flashmla_C is not available")),
-            cure("check that xFormers was built for the installed PyTorch", "python -m xformers.info", when(r"xFormers wasn't build")),
+            check("check that xFormers was built for the installed PyTorch", "python -m xformers.info", when(r"xFormers wasn't build")),
             cure("serve with another attention backend to compare", "--attention-backend FLASH_ATTN   (or TRITON_ATTN)", when(r"Batch(?:Prefill|Decode)With\w+ failed")),
             cure("the model's sparse attention has kernels for some GPUs only (in most releases Hopper and data-center Blackwell): check the model's recipe", "nvidia-smi --query-gpu=name,compute_cap --format=csv", when(r"use_sparse=True.{0,1500}compute capability not supported|Sparse Attention \w{1,20} Kernel is only supported")),
-            cure("compare head size, data type and GPU with vLLM's table of attention backends"),
+            check("compare head size, data type and GPU with vLLM's table of attention backends"),
         ),
         deterministic=True,
         variants=(
@@ -273,7 +273,7 @@ FAILURES = (
         slug=DRIVER,
         sentence="driver, CUDA (or ROCm) and the build of PyTorch or vLLM do not fit this GPU, or no GPU is seen",
         why="",
-        cures=(cure("see driver and GPU as this process does", "nvidia-smi", when(lacks=r"HSA_|hip|HIP|gfx|rocm|XPU")), cure("see GPU and driver as this process does", "rocminfo | grep -i gfx; rocm-smi", when(seen=r"HSA_|hip|HIP|gfx"))),
+        cures=(check("see driver and GPU as this process does", "nvidia-smi", when(lacks=r"HSA_|hip|HIP|gfx|rocm|XPU")), check("see GPU and driver as this process does", "rocminfo | grep -i gfx; rocm-smi", when(seen=r"HSA_|hip|HIP|gfx"))),
         deterministic=True,
         variants=(
             Variant(
@@ -281,33 +281,33 @@ FAILURES = (
                 sentence="the GPU's driver could not load a kernel that Triton compiled here",
                 why="Either the driver is older than Triton's compiler needs (its ptxas is of a CUDA release), or a file of its cache is damaged or was compiled for another GPU. PyTorch's own kernels may work.", deterministic=None,
                 cures=(
-                    cure("compare the driver's CUDA with that of PyTorch and of ptxas", "nvidia-smi; python -c 'import torch, triton; print(torch.version.cuda, triton.__version__)'; echo $TRITON_PTXAS_PATH", when(lacks=r"Triton Error \[HIP\]")),
-                    cure("compare the GPU's gfx with an override and with PyTorch's ROCm", "rocminfo | grep -i gfx; env | grep HSA_OVERRIDE; python -c 'import torch, triton; print(torch.version.hip, triton.__version__)'", when(r"Triton Error \[HIP\]")),
+                    check("compare the driver's CUDA with that of PyTorch and of ptxas", "nvidia-smi; python -c 'import torch, triton; print(torch.version.cuda, triton.__version__)'; echo $TRITON_PTXAS_PATH", when(lacks=r"Triton Error \[HIP\]")),
+                    check("compare the GPU's gfx with an override and with PyTorch's ROCm", "rocminfo | grep -i gfx; env | grep HSA_OVERRIDE; python -c 'import torch, triton; print(torch.version.hip, triton.__version__)'", when(r"Triton Error \[HIP\]")),
                     cure("if the driver is older, renew it, or use an image for its CUDA or ROCm; else delete the cache, which Triton fills again", "rm -rf ~/.triton/cache", when(r"Triton Error")),
                 ),
             ),
             Variant(
                 when=when(r"NVRM: API mismatch"), sentence="the driver's kernel module and its libraries are of two versions",
                 why="The driver was updated, and the old kernel module is still loaded. No CUDA program starts until both are the same.",
-                cures=(cure("see the loaded module's version, and that of the libraries", "cat /proc/driver/nvidia/version; ldconfig -p | grep libcuda"), cure("restart this host, or load the nvidia modules again", None, when(r"API mismatch"))),
+                cures=(check("see the loaded module's version, and that of the libraries", "cat /proc/driver/nvidia/version; ldconfig -p | grep libcuda"), cure("restart this host, or load the nvidia modules again", None, when(r"API mismatch"))),
             ),
             Variant(
                 when=when(r"^[^\n]*UnspecifiedPlatform"), sentence="no device was found that vLLM can use, so it cannot serve here",
                 why="vLLM checks each kind of device (CUDA, ROCm, TPU, XPU, CPU), and none was available: only the reason for the kind of this host counts.",
-                cures=(cure("read the reason for your kind of device (\"platform is not available because\")", "VLLM_LOGGING_LEVEL=DEBUG vllm --version", when(r"UnspecifiedPlatform")), cure("check that its management library works in this environment (NVIDIA: NVML, AMD: amdsmi)", "nvidia-smi || python -c 'import amdsmi'"), cure("check that this vLLM was built for it", "python -m pip list | grep -i -E 'vllm|torch'")),
+                cures=(check("read the reason for your kind of device (\"platform is not available because\")", "VLLM_LOGGING_LEVEL=DEBUG vllm --version", when(r"UnspecifiedPlatform")), check("check that its management library works in this environment (NVIDIA: NVML, AMD: amdsmi)", "nvidia-smi || python -c 'import amdsmi'"), check("check that this vLLM was built for it", "python -m pip list | grep -i -E 'vllm|torch'")),
             ),
             Variant(
                 when=when(r"This kernel only supports sm"), sentence="a kernel of this build was compiled for another GPU generation, and stops on this one",
                 why="The kernel's own line names the generation; the launch failure after it follows from that.",
                 cures=(
-                    cure("compare it with this GPU", "nvidia-smi --query-gpu=name,compute_cap --format=csv"),
+                    check("compare it with this GPU", "nvidia-smi --query-gpu=name,compute_cap --format=csv"),
                     cure("take a vLLM (an image) that was built for this GPU, or let another kernel do this work (the traceback names it)", None, when(r"only supports")),
                 ),
             ),
             Variant(
                 when=when(r"Unknown GPU architecture: gfx"), sentence="a library of this image (such as AITER) does not know this AMD GPU",
                 why="The driver named the GPU; the line has the list of those that the library knows.",
-                cures=(cure("take an image or a release of the library that knows this GPU"), cure("see whether it goes without AITER", "VLLM_ROCM_USE_AITER=0", when(frames=r"aiter/"))),
+                cures=(cure("take an image or a release of the library that knows this GPU"), check("see whether it goes without AITER", "VLLM_ROCM_USE_AITER=0", when(frames=r"aiter/"))),
             ),
             Variant(
                 when=when(r"of bin package does not match"), sentence="the image was built for another Ascend chip than this one",
@@ -318,14 +318,14 @@ FAILURES = (
                 when=when(r"no kernel image|invalid device function", frames=r"-packages/(?!torch/|vllm|triton/|transformers/|uvloop/)\w"),
                 sentence="a compiled extension of a library has no code for this GPU",
                 why="The library is that of the innermost frame, with a list of GPU architectures of its own: PyTorch and vLLM may have code for this GPU.",
-                cures=(cure("take a build of this library for this GPU, or build it here with the GPU's architecture", "TORCH_CUDA_ARCH_LIST=X.Y pip install --no-binary LIBRARY LIBRARY", when(r"kernel image|device function")), cure("see the GPU's architecture, and those of PyTorch", "python -c 'import torch; print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'")),
+                cures=(cure("take a build of this library for this GPU, or build it here with the GPU's architecture", "TORCH_CUDA_ARCH_LIST=X.Y pip install --no-binary LIBRARY LIBRARY", when(r"kernel image|device function")), check("see the GPU's architecture, and those of PyTorch", "python -c 'import torch; print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'")),
             ),
             Variant(
                 when=when(r"(?<!NVIDIA )device kernel image is invalid|hipErrorInvalidImage", lacks=r"no kernel image|not compatible with the current PyTorch"),
                 sentence="the GPU's driver could not load a compiled kernel",
                 why="Either the driver is older than the CUDA (or ROCm) that the kernel was compiled with, or a file of a cache of compiled kernels is damaged, or the build has no code for this GPU.",
                 cures=(
-                    cure("compare the driver's CUDA with PyTorch's, and the GPU with the build's list", "nvidia-smi; python -c 'import torch; print(torch.version.cuda, torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'"),
+                    check("compare the driver's CUDA with PyTorch's, and the GPU with the build's list", "nvidia-smi; python -c 'import torch; print(torch.version.cuda, torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'"),
                     cure("if the driver is older, renew it or use an image for its CUDA; if the GPU is not in the list, use a build that has it", None, when(r"kernel image|InvalidImage")),
                     cure("if both fit, delete the caches of compiled kernels, which vLLM and the libraries fill again", "rm -rf ~/.triton/cache ~/.cache/flashinfer ~/.nv/ComputeCache", when(r"kernel image|InvalidImage")),
                 ),
@@ -334,20 +334,20 @@ FAILURES = (
                 when=when(r"no kernel image|not compatible with the current PyTorch|device kernel image is invalid|NO_BINARY|invalid device function|NoBinaryForGpu|No compatible code objects|INVALID_ISA|InvalidImage|HIP error: no kernel"),
                 sentence="the installed build of PyTorch or vLLM has no code for this GPU",
                 why="The GPU is either newer than the build, or older than those that it still supports.",
-                cures=(cure("compare the GPU with those that PyTorch was built for", "python -c 'import torch; print(torch.version.cuda or torch.version.hip, torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'"), cure("if it is in the list, a library such as FlashInfer or vLLM's own extension lacks it: read the traceback's innermost frames"), cure("check an override of the GPU's architecture", "rocminfo | grep -i gfx; env | grep HSA_OVERRIDE", when(r"HIP|hip|gfx|code objects|INVALID_ISA")), cure("take wheels or an image that name this GPU's architecture")),
+                cures=(check("compare the GPU with those that PyTorch was built for", "python -c 'import torch; print(torch.version.cuda or torch.version.hip, torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'"), cure("if it is in the list, a library such as FlashInfer or vLLM's own extension lacks it: read the traceback's innermost frames"), check("check an override of the GPU's architecture", "rocminfo | grep -i gfx; env | grep HSA_OVERRIDE", when(r"HIP|hip|gfx|code objects|INVALID_ISA")), cure("take wheels or an image that name this GPU's architecture")),
             ),
             Variant(
                 when=when(r"[Ee]rror 803|unsupported display driver|SYSTEM_DRIVER_MISMATCH"),
                 sentence="the CUDA driver library that is loaded (libcuda) does not belong to the host's kernel driver",
                 why="CUDA's error 803 is a mismatch within the driver: the compatibility libraries of an image, or a driver update without a reboot, hide the libcuda of this driver. The driver may be new enough.",
-                cures=(cure("compare the loaded library with the kernel's driver", "ldconfig -p | grep libcuda; cat /proc/driver/nvidia/version"), cure("if it is in a cuda-compat folder, take that folder out of LD_LIBRARY_PATH and of ld.so.conf.d", None, when(r"803|display driver|DRIVER_MISMATCH"))),
+                cures=(check("compare the loaded library with the kernel's driver", "ldconfig -p | grep libcuda; cat /proc/driver/nvidia/version"), cure("if it is in a cuda-compat folder, take that folder out of LD_LIBRARY_PATH and of ld.so.conf.d", None, when(r"803|display driver|DRIVER_MISMATCH"))),
             ),
             Variant(
                 when=when(r"[Ee]rror 804|orward compatibility was attempted"),
                 sentence="CUDA's compatibility library (cuda-compat) is loaded, and this GPU or driver does not take it",
                 why="The driver is older than the image's CUDA. The library bridges that on data-center GPUs only; without it, a driver of the same major CUDA version is most often enough.",
                 cures=(
-                    cure("see the driver's CUDA, and which libcuda is loaded", "nvidia-smi; ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH"),
+                    check("see the driver's CUDA, and which libcuda is loaded", "nvidia-smi; ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH"),
                     cure("if it is in a compat folder and the driver's major CUDA version is the image's, take that folder out of LD_LIBRARY_PATH and of ld.so.conf.d", None, when(r"804|orward compat")),
                     cure("else renew the driver, or take wheels (an image) for a CUDA that it takes", None, when(r"804|orward compat")),
                 ),
@@ -355,7 +355,7 @@ FAILURES = (
             Variant(
                 when=when(r"driver version is insufficient|driver on your system is too old|forward compat|unsupported toolchain|please update your driver|unsatisfied condition|[Ee]rror 804|older than what this build"),
                 sentence="the NVIDIA driver is older than the CUDA that PyTorch (or the image) was built for",
-                cures=(cure("see the driver's version, and the newest CUDA it takes", "nvidia-smi"), cure("renew the driver, or take wheels (an image) for a CUDA that it takes", None, when(r"driver|compat|toolchain|cuda|[Ee]rror 80"))),
+                cures=(check("see the driver's version, and the newest CUDA it takes", "nvidia-smi"), cure("renew the driver, or take wheels (an image) for a CUDA that it takes", None, when(r"driver|compat|toolchain|cuda|[Ee]rror 80"))),
             ),
             Variant(
                 when=when(r"ibrary version mismatch"), sentence="the NVIDIA driver was renewed while its old kernel module is still loaded",
@@ -367,7 +367,7 @@ FAILURES = (
                 why="It needs /dev/kfd and /dev/dri, and a user who may use them.",
                 deterministic=False,
                 cures=(
-                    cure("see the GPUs and the rights as this process does", "rocminfo | grep -i gfx; ls -l /dev/kfd /dev/dri; id; env | grep VISIBLE_DEVICES"),
+                    check("see the GPUs and the rights as this process does", "rocminfo | grep -i gfx; ls -l /dev/kfd /dev/dri; id; env | grep VISIBLE_DEVICES"),
                     cure("in a container, pass the devices through", "docker run --device /dev/kfd --device /dev/dri --group-add video …", when(r"No HIP GPUs|rocminfo|NoDevice")),
                 ),
             ),
@@ -375,14 +375,14 @@ FAILURES = (
                 when=when(r"No XPU devices"), sentence="this process sees no Intel GPU",
                 why="It needs /dev/dri, and a user who may use it.",
                 deterministic=False,
-                cures=(cure("see the devices and the rights as this process does", "ls -l /dev/dri; id; env | grep ZE_AFFINITY_MASK"), cure("in a container, pass them through", "docker run --device /dev/dri …", when(r"No XPU devices"))),
+                cures=(check("see the devices and the rights as this process does", "ls -l /dev/dri; id; env | grep ZE_AFFINITY_MASK"), cure("in a container, pass them through", "docker run --device /dev/dri …", when(r"No XPU devices"))),
             ),
             Variant(
                 when=when(r"infer device type", facts=("missing_library",)),
                 sentence="no device was found, and a library that this build of vLLM needs is missing (missing_library in the facts)",
                 why="Most often the installed vLLM is a build for another platform or version than this machine has: libcudart.so.N is of CUDA N, and an AMD or Intel GPU needs a build of its own.",
                 cures=(
-                    cure("compare it with the GPU here, and with the PyTorch that is installed", "python -c 'import torch; print(torch.__version__, torch.version.cuda, torch.version.hip)'; lspci | grep -i -E 'nvidia|amd|intel'"),
+                    check("compare it with the GPU here, and with the PyTorch that is installed", "python -c 'import torch; print(torch.__version__, torch.version.cuda, torch.version.hip)'; lspci | grep -i -E 'nvidia|amd|intel'"),
                     cure("install the vLLM that is built for this GPU and this CUDA or ROCm", None, when(r"device type")),
                 ),
             ),
@@ -390,62 +390,62 @@ FAILURES = (
                 when=when(r"could not select device driver"),
                 sentence="Docker cannot pass GPUs to containers here: NVIDIA's container toolkit is not installed, or Docker is not configured for it",
                 why="The container was not started, so vLLM did not run.", deterministic=False,
-                cures=(cure("check that the host itself sees its GPUs", "nvidia-smi; nvidia-ctk --version"), cure("install nvidia-container-toolkit, and configure Docker for it", "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker", when(r"device driver"))),
+                cures=(check("check that the host itself sees its GPUs", "nvidia-smi; nvidia-ctk --version"), cure("install nvidia-container-toolkit, and configure Docker for it", "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker", when(r"device driver"))),
             ),
             Variant(
                 when=when(r"nvidia-container-cli: device error"),
                 sentence="the container asks for a GPU that the host does not have",
                 why="The line has its number or UUID. The container was not started, so vLLM did not run.", deterministic=False,
-                cures=(cure("compare it with the host's GPUs", "nvidia-smi -L"), cure("name a GPU of that list in --gpus, NVIDIA_VISIBLE_DEVICES or the compose file", None, when(r"device error"))),
+                cures=(check("compare it with the host's GPUs", "nvidia-smi -L"), cure("name a GPU of that list in --gpus, NVIDIA_VISIBLE_DEVICES or the compose file", None, when(r"device error"))),
             ),
             Variant(
                 when=when(r"nvidia-container-cli: .{0,80}(?:load library failed|nvml error|not loaded|initialization error)"),
                 sentence="NVIDIA's container toolkit could not reach the host's driver",
                 why="The driver is not installed or not loaded on the host, or Docker runs where it cannot see it (Docker Desktop, snap, a virtual machine). The container was not started, so vLLM did not run.", deterministic=False,
-                cures=(cure("check the driver on the host itself", "nvidia-smi; lsmod | grep nvidia"), cure("if it works there, check which Docker runs", "docker context ls; docker info | grep -i -E 'operating system|runtimes'"), cure("else install or load the host's driver first", None, when(r"container-cli"))),
+                cures=(check("check the driver on the host itself", "nvidia-smi; lsmod | grep nvidia"), cure("if it works there, check which Docker runs", "docker context ls; docker info | grep -i -E 'operating system|runtimes'"), cure("else install or load the host's driver first", None, when(r"container-cli"))),
             ),
             Variant(
                 when=when(r"Failed to initialize NVML: Unknown Error"),
                 sentence="the driver's library is there, and may not use the GPU",
                 why="In a container that worked before, most often a reload of the host's systemd has taken its devices away, and the GPU itself works.", deterministic=False,
-                cures=(cure("compare the host with the container", "nvidia-smi; docker exec CONTAINER sh -c 'nvidia-smi; ls -l /dev/nvidia*'"), cure("if it works on the host only, start the container again, with its devices named so that a reload leaves them", "docker run --gpus all --device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm …", when(r"NVML"))),
+                cures=(check("compare the host with the container", "nvidia-smi; docker exec CONTAINER sh -c 'nvidia-smi; ls -l /dev/nvidia*'"), cure("if it works on the host only, start the container again, with its devices named so that a reload leaves them", "docker run --gpus all --device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm …", when(r"NVML"))),
             ),
             Variant(
                 when=when(r"not compiled with CUDA"),
                 sentence="the installed PyTorch is a build without CUDA",
                 why="It cannot use an NVIDIA GPU, whatever the driver is. Most often another package's install has replaced PyTorch, or this is the build for the CPU or a Mac.",
-                cures=(cure("see which build it is", "python -c 'import torch; print(torch.__version__, torch.version.cuda, torch.version.hip)'"), cure("on a machine with an NVIDIA GPU, install vLLM with its PyTorch into a fresh environment", "uv venv && uv pip install vllm --torch-backend=auto", when(r"not compiled with CUDA", lacks=NOT_CUDA))),
+                cures=(check("see which build it is", "python -c 'import torch; print(torch.__version__, torch.version.cuda, torch.version.hip)'"), cure("on a machine with an NVIDIA GPU, install vLLM with its PyTorch into a fresh environment", "uv venv && uv pip install vllm --torch-backend=auto", when(r"not compiled with CUDA", lacks=NOT_CUDA))),
             ),
             Variant(
                 when=when(r"detected CUDA version"),
                 sentence="an extension is compiled here, and the CUDA toolkit (nvcc) is of another version than PyTorch's CUDA",
                 why="The driver and the GPU are not the point: the toolkit is the one that CUDA_HOME or PATH names.",
-                cures=(cure("compare both", "which -a nvcc; nvcc --version; echo $CUDA_HOME; python -c 'import torch; print(torch.version.cuda)'"), cure("name a toolkit of PyTorch's CUDA, or install a wheel of the extension that is built already", "export CUDA_HOME=/usr/local/cuda-X.Y", when(r"detected CUDA"))),
+                cures=(check("compare both", "which -a nvcc; nvcc --version; echo $CUDA_HOME; python -c 'import torch; print(torch.version.cuda)'"), cure("name a toolkit of PyTorch's CUDA, or install a wheel of the extension that is built already", "export CUDA_HOME=/usr/local/cuda-X.Y", when(r"detected CUDA"))),
             ),
             Variant(
                 when=when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|no CUDA-capable|NVML|nvml|libcuda\.so|select device driver|no GPUs found|infer device type|HIP GPUs|hipErrorNoDevice|Driver Not Loaded|set to empty string|accelerator device when none|you might not have a CUDA|platform is not available"),
                 sentence="this process sees no GPU, or no driver",
                 deterministic=False,
                 cures=(
-                    cure("see driver and GPU as this process does", "nvidia-smi; echo $CUDA_VISIBLE_DEVICES"),
+                    check("see driver and GPU as this process does", "nvidia-smi; echo $CUDA_VISIBLE_DEVICES"),
                     cure("in a container, pass the GPUs through (NVIDIA's container toolkit must be installed)", "docker run --gpus all …", when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|select device driver|libcuda|NVML|nvml|device type|CUDA platform")),
                     cure("if Ray started this process, check that its actor was given a GPU (num_gpus)", "ray status", when(r"No CUDA GPUs", seen=r"RayWorker|RayDistributed|\bray::|\(raylet\)")),
-                    cure("in Kubernetes, check that the pod requests a GPU and that the driver's libraries are in LD_LIBRARY_PATH", "kubectl describe pod POD | grep -i -A3 limits; find / -name 'libnvidia-ml.so*'", when(r"NVML|nvml|libcuda")),
+                    check("in Kubernetes, check that the pod requests a GPU and that the driver's libraries are in LD_LIBRARY_PATH", "kubectl describe pod POD | grep -i -A3 limits; find / -name 'libnvidia-ml.so*'", when(r"NVML|nvml|libcuda")),
                     cure("install the build of PyTorch that has CUDA", "python -c 'import torch; print(torch.__version__, torch.version.cuda)'", when(r"device type", lacks=r"CUDA initialization: Found no|NVML|nvml")),
                 ),
             ),
             Variant(
                 when=when(r"system not yet initialized|[Ee]rror 802"),
                 sentence="the GPUs are not initialized yet: on machines with NVSwitch, the fabric manager must run first",
-                cures=(cure("see whether it runs, with the driver's version", "systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A3 Fabric"),),
+                cures=(check("see whether it runs, with the driver's version", "systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A3 Fabric"),),
                 deterministic=False,
             ),
             Variant(
                 when=when(r"CUDA unknown error|are busy|initialization error|cudaGetDeviceCount\(\)(?: returned|\.)"), sentence="CUDA could not be initialized",
                 why="A driver that was just renewed, a GPU that another process holds alone, or a process that forked after CUDA was used, are the usual causes.",
                 cures=(
-                    cure("see driver and GPU as this process does", "nvidia-smi"),
-                    cure("check whether the GPU is in exclusive mode, and which process has it", "nvidia-smi -q -d COMPUTE; nvidia-smi --query-compute-apps=pid,name --format=csv", when(r"are busy")),
+                    check("see driver and GPU as this process does", "nvidia-smi"),
+                    check("check whether the GPU is in exclusive mode, and which process has it", "nvidia-smi -q -d COMPUTE; nvidia-smi --query-compute-apps=pid,name --format=csv", when(r"are busy")),
                     cure("if a script used CUDA before vLLM started its workers, start them as new processes", "VLLM_WORKER_MULTIPROC_METHOD=spawn", when(r"CUDA error: initialization error")),
                     cure("if nvidia-smi works, check /dev/nvidia-uvm and the kernel's log: after a suspend or an update the module must be loaded again", "ls -l /dev/nvidia-uvm; dmesg -T | grep -i -E 'nvrm|uvm'", when(r"CUDA unknown error")),
                 ),
@@ -455,13 +455,13 @@ FAILURES = (
                 when=when(r"HSA_STATUS_ERROR_OUT_OF_RESOURCES.{0,300}[Ff]ree mem"),
                 sentence="the AMD GPU's runtime ran out of a resource, most often of GPU memory",
                 why="The line has the memory that was free.",
-                cures=(cure("check who holds memory on this GPU", "rocm-smi --showmeminfo vram --showpids"), cure("if the free memory in the line is near zero, leave more of it to the runtime: lower --gpu-memory-utilization by 0.05", None, when(r"OUT_OF_RESOURCES"))),
+                cures=(check("check who holds memory on this GPU", "rocm-smi --showmeminfo vram --showpids"), cure("if the free memory in the line is near zero, leave more of it to the runtime: lower --gpu-memory-utilization by 0.05", None, when(r"OUT_OF_RESOURCES"))),
                 deterministic=None,
             ),
             Variant(
                 when=when(r"HSA_STATUS_ERROR_OUT_OF_RESOURCES"), sentence="the HSA runtime could not set up this AMD GPU",
                 why="Its code object does not fit the GPU (HSA_OVERRIDE_GFX_VERSION, a build for another gfx), or the process may not use /dev/kfd.",
-                cures=(cure("see the GPU's gfx, an override, and the rights", "rocminfo | grep -i gfx; env | grep HSA; ls -l /dev/kfd /dev/dri"),),
+                cures=(check("see the GPU's gfx, an override, and the rights", "rocminfo | grep -i gfx; env | grep HSA; ls -l /dev/kfd /dev/dri"),),
             ),
         ),
     ),

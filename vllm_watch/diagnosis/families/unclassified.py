@@ -5,7 +5,7 @@ Sources: vllm/entrypoints, vllm/multimodal, vllm/utils of vLLM 0.10 to 0.32; tpu
 
 from vllm_watch.diagnosis.families import flags, memory
 from vllm_watch.diagnosis.report import UNKNOWN
-from vllm_watch.diagnosis.rule import Rank, Variant, cure, rule, when
+from vllm_watch.diagnosis.rule import Rank, Variant, check, cure, rule, when
 
 RULES = (
     rule(UNKNOWN, "aiting for baton release", rank=Rank.SYMPTOM, quiet=True),
@@ -38,7 +38,7 @@ MEANINGS = (
     Variant(
         when=when(r"[Tt]he model `[^`]+` does not exist"), sentence="a client asked for a model name that this server does not serve",
         why=_REQUEST,
-        cures=(cure("compare the client's name with those that are served", "curl -s http://HOST:8000/v1/models"), cure("use that name, or serve under the client's", "--served-model-name NAME", when(r"does not exist"))),
+        cures=(check("compare the client's name with those that are served", "curl -s http://HOST:8000/v1/models"), cure("use that name, or serve under the client's", "--served-model-name NAME", when(r"does not exist"))),
     ),
     Variant(
         when=when(r"tool choice requires --enable-auto-tool-choice"), sentence="a client asked for tool calls, and this server was started without them",
@@ -59,33 +59,33 @@ MEANINGS = (
         when=when(r"Attempted to assign .{0,60}multimodal tokens"),
         sentence="a request has another number of placeholders for images, video or sound in its prompt than of embeddings",
         why="The message has both numbers. Either the prompt or the chat template adds a placeholder of its own, or the processor and the model's code are of different versions.",
-        cures=(cure("see whether the client's text itself has such a token (<image>, <|image_pad|> or the like), and leave it out", None, when(r"multimodal tokens")), cure("see whether the versions of vLLM and Transformers are those that the model's page asks for", "python -m pip show vllm transformers")),
+        cures=(check("see whether the client's text itself has such a token (<image>, <|image_pad|> or the like), and leave it out", None, when(r"multimodal tokens")), check("see whether the versions of vLLM and Transformers are those that the model's page asks for", "python -m pip show vllm transformers")),
     ),
     Variant(
         when=when(r"Mismatch in `\w{1,40}` token count|Failed to apply \w{1,60}Processor|(?:image|video|audio|multimodal)s? (?:tokens|placeholders?)\b.{0,80}(?:do(?:es)? not match|mismatch|found)"),
         sentence="the images, video or sound of a request could not be turned into tokens",
         why="The model's processor failed on this input, or cut its tokens off.",
-        cures=(cure("send fewer or smaller ones, or limit their size", "--mm-processor-kwargs '{\"max_pixels\": N}'", when(r"token count|tokens")), cure("see whether the versions of vLLM and Transformers are those that the model's page asks for", "python -m pip show vllm transformers")),
+        cures=(cure("send fewer or smaller ones, or limit their size", "--mm-processor-kwargs '{\"max_pixels\": N}'", when(r"token count|tokens")), check("see whether the versions of vLLM and Transformers are those that the model's page asks for", "python -m pip show vllm transformers")),
     ),
     Variant(
         when=when(r"tool_parser\.py|extracting tool call|parsing tool"), sentence="the model's output could not be read as a tool call",
         why="One answer is affected; the server lives on.",
-        cures=(cure("see whether --tool-call-parser is the one of this model, and its chat template knows tools", None, when(r"tool")),),
+        cures=(check("see whether --tool-call-parser is the one of this model, and its chat template knows tools", None, when(r"tool")),),
     ),
     Variant(
         when=when(r"gaierror|name resolution|Name or service not known"), sentence="a host name could not be resolved",
         why="The traceback shows whose: the hub's, a peer's or this host's own.",
-        cures=(cure("see how this container resolves it", "cat /etc/resolv.conf /etc/hosts; getent hosts NAME; hostname -i"),),
+        cures=(check("see how this container resolves it", "cat /etc/resolv.conf /etc/hosts; getent hosts NAME; hostname -i"),),
     ),
     Variant(
         when=when(r"[Cc]annot assign requested address"), sentence="an address was named that this host (or container) does not have",
         why="--host, VLLM_HOST_IP, --master-addr on the first node and side channels must name an address of this host.",
-        cures=(cure("compare it with the addresses here", "ip -br addr; env | grep -E 'HOST|ADDR'"),),
+        cures=(check("compare it with the addresses here", "ip -br addr; env | grep -E 'HOST|ADDR'"),),
     ),
     Variant(
         when=when(r"[Ee]xec format error"), sentence="the program was built for another kind of processor than this machine has, so it did not start",
         why="vLLM did not run, so there is only this log.",
-        cures=(cure("compare the two", "uname -m; docker image inspect IMAGE --format '{{.Architecture}}'"), cure("use an image for this machine's architecture", "docker pull --platform linux/ARCH IMAGE", when(r"format error"))),
+        cures=(check("compare the two", "uname -m; docker image inspect IMAGE --format '{{.Architecture}}'"), cure("use an image for this machine's architecture", "docker pull --platform linux/ARCH IMAGE", when(r"format error"))),
     ),
     Variant(
         when=when(r"(?:set_mempolicy|membind|\bmbind)\b.{0,60}not permitted"), sentence="this process may not bind its memory to a NUMA node",
@@ -95,47 +95,47 @@ MEANINGS = (
     Variant(
         when=when(r"ErrImagePull|ImagePullBackOff|Failed to pull image"), sentence="the container's image could not be pulled, so vLLM did not start",
         why="The line names the reason: a tag that does not exist, no access to the registry, or no network.",
-        cures=(cure("see the whole message", "kubectl describe pod POD"),),
+        cures=(check("see the whole message", "kubectl describe pod POD"),),
     ),
     Variant(
         when=when(r"Insufficient (?:nvidia|amd)\.com/gpu"), sentence="no node has as many free GPUs as the pod asks for, so it was not started",
         why="The GPUs are held by other pods, or the device plugin does not offer them.",
-        cures=(cure("see the GPUs of the nodes, and their holders", "kubectl describe nodes | grep -A8 -i 'allocated resources'; kubectl get pods -A -o wide"),),
+        cures=(check("see the GPUs of the nodes, and their holders", "kubectl describe nodes | grep -A8 -i 'allocated resources'; kubectl get pods -A -o wide"),),
     ),
     Variant(
         when=when(r"FailedMount"), sentence="a volume of the pod could not be mounted, so vLLM did not start",
-        cures=(cure("see the volume and its claim", "kubectl describe pod POD; kubectl get pvc"),),
+        cures=(check("see the volume and its claim", "kubectl describe pod POD; kubectl get pvc"),),
     ),
     Variant(
         when=when(r"command not found"), sentence="the shell does not find vllm",
         why="It is not installed, or the environment that has it is not active.",
-        cures=(cure("see which Python has it", "which -a python python3; python -m pip show vllm"),),
+        cures=(check("see which Python has it", "which -a python python3; python -m pip show vllm"),),
     ),
     Variant(
         when=when(r"FileNotFoundError: \[Errno 2\] No such file or directory: '[\w.+-]{1,60}'", frames=r"/subprocess\.py "),
         sentence="a program that vLLM or a library starts is not in PATH",
         why="Either it is not installed, or its folder is missing from PATH: a program that pip installs is in the bin folder of its environment, which PATH contains only while the environment is active.",
-        cures=(cure("check whether the program that the message names is found", "command -v PROGRAM; echo $PATH; ls $(dirname $(command -v python))"), cure("install it, or add its folder to PATH", None, when(r"No such file"))),
+        cures=(check("check whether the program that the message names is found", "command -v PROGRAM; echo $PATH; ls $(dirname $(command -v python))"), cure("install it, or add its folder to PATH", None, when(r"No such file"))),
     ),
     Variant(
         when=when(r"invalid runtime name"), sentence="Docker does not know the runtime that was named, so the container was not started",
         why="The runtime nvidia comes with NVIDIA's container toolkit, and Docker must be configured for it; vLLM did not run.",
-        cures=(cure("see the runtimes that Docker knows", "docker info | grep -i runtime"), cure("install the toolkit, and configure Docker for it", "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker", when(r"name: nvidia"))),
+        cures=(check("see the runtimes that Docker knows", "docker info | grep -i runtime"), cure("install the toolkit, and configure Docker for it", "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker", when(r"name: nvidia"))),
     ),
     Variant(
         when=when(r"OCI runtime create failed|executable file not found"), sentence="the container could not be started; vLLM did not run",
         why="The end of the message names the reason: NVIDIA's hook, a command that the image lacks, or a mount.",
-        cures=(cure("see whether the host itself sees its GPUs", "nvidia-smi; nvidia-ctk --version", when(r"nvidia|hook|legacy|cdi|CDI")), cure("compare the command with the image's entrypoint", "docker inspect IMAGE", when(r"executable file not found"))),
+        cures=(check("see whether the host itself sees its GPUs", "nvidia-smi; nvidia-ctk --version", when(r"nvidia|hook|legacy|cdi|CDI")), check("compare the command with the image's entrypoint", "docker inspect IMAGE", when(r"executable file not found"))),
     ),
     Variant(
         when=when(r"rror response from daemon: |error running \w+ hook|nvidia-container-cli: "), sentence="the container runtime refused a command",
         why="The message names the reason. If the container was not started, vLLM did not run and has no log.",
-        cures=(cure("check the container's state and the runtime's configuration", "docker ps -a; docker info"),),
+        cures=(check("check the container's state and the runtime's configuration", "docker ps -a; docker info"),),
     ),
     Variant(
         when=when(r"recvValue failed on"), sentence="a process on another host closed its connection",
         why="Its address (remote) is in the line. During a requested stop this is normal; otherwise that process has ended, and the log of its host has the error.",
-        cures=(cure("read the last lines of the engine's log on that host"),),
+        cures=(check("read the last lines of the engine's log on that host"),),
     ),
     Variant(
         when=when(r"'body',.{0,200}Field required.{0,400}\"code\": ?4\d\d\b", seen=r"Unsupported upgrade request"), sentence="requests without a body were refused (4xx): their client asked for another protocol, usually HTTP/2",
@@ -144,54 +144,54 @@ MEANINGS = (
     Variant(
         when=when(r'"message": ?".{0,2000}"code": ?4\d\d\b'), sentence="the server refused one request (4xx), and lives on",
         why="The message names the reason.",
-        cures=(cure("change the request as the message asks"), cure("compare the client's paths and names with those of this server", "curl -s http://HOST:8000/v1/models", when(r'"code": ?404'))),
+        cures=(cure("change the request as the message asks"), check("compare the client's paths and names with those of this server", "curl -s http://HOST:8000/v1/models", when(r'"code": ?404'))),
     ),
     Variant(
         when=when(r"blocked for more than"), sentence="a process waits in the kernel and does not come back",
         why="It waits for a disk, a network file system or a driver; the kernel's lines after this one have its stack.",
-        cures=(cure("see the cause of the wait, and whether a GPU or disk reported an error", "cat /proc/PID/stack; dmesg -T | grep -i -E 'xid|nvme|nfs|i/o error'"),),
+        cures=(check("see the cause of the wait, and whether a GPU or disk reported an error", "cat /proc/PID/stack; dmesg -T | grep -i -E 'xid|nvme|nfs|i/o error'"),),
     ),
     Variant(
         when=when(r"APIConnectionError|curl: \(7\)"), sentence="a client could not connect: nothing listens at the address that it was given",
         why="The server is not up (yet), listens elsewhere, or the container's port is not published.",
-        cures=(cure("see whether and where the server listens", "ss -ltnp | grep -E 'python|vllm'; docker ps"), cure("read the server's own log")),
+        cures=(check("see whether and where the server listens", "ss -ltnp | grep -E 'python|vllm'; docker ps"), check("read the server's own log")),
     ),
     Variant(
         when=when(r"Processor' object has no attribute|Processor\.__init__"), sentence="the model's processor (images, sound) lacks a part that this vLLM uses",
         why="The processor comes with Transformers, or with the model's own code: one of them is of another version.",
-        cures=(cure("see whether Transformers is of a version that this vLLM requires", "python -m pip check; python -m pip show vllm transformers"),),
+        cures=(check("see whether Transformers is of a version that this vLLM requires", "python -m pip check; python -m pip show vllm transformers"),),
     ),
     Variant(
         when=when(r"Worker failed with error"), sentence="a worker failed, and this line only passes its message on",
         why="The text in quotes is the worker's own message; its traceback, if this log has it, stands before.",
-        cures=(cure("search vLLM's issues for the text in quotes, and read the worker's first error"),),
+        cures=(check("search vLLM's issues for the text in quotes, and read the worker's first error"),),
     ),
     Variant(
         when=when(r"kernel errors might be asynchronously reported"),
         sentence="the GPU's runtime reported an error, and the line that names it is not in this log",
         why="It stands right above this line, in the log of the process that failed.",
-        cures=(cure("give the lines before it"), cure("see whether the GPU reported an error", "dmesg -T | grep -i -E 'xid|nvrm|amdgpu'")),
+        cures=(check("give the lines before it"), check("see whether the GPU reported an error", "dmesg -T | grep -i -E 'xid|nvrm|amdgpu'")),
     ),
     Variant(
         when=when(r"\w\+0x[\da-f]+/0x[\da-f]+ \[(?:nvidia\w*|amdgpu|xe)\]"), sentence="a process is inside a call of the GPU's driver",
         why="The line is of its kernel stack. If the next stacks are the same, the call hangs: no signal ends the process before it returns, SIGKILL neither, and its GPU memory stays in use.",
-        cures=(cure("check that the stack stays the same, and the driver's own report", "cat /proc/PID/stack; dmesg -T | grep -i -E 'xid|nvrm|amdgpu'"), cure("if it stays, drain the host and reboot it")),
+        cures=(check("check that the stack stays the same, and the driver's own report", "cat /proc/PID/stack; dmesg -T | grep -i -E 'xid|nvrm|amdgpu'"), cure("if it stays, drain the host and reboot it")),
     ),
     Variant(
         when=when(r"\b(?:Check|Assert(?:ion)?) failed: .{0,300}\(\S{1,40} vs\. \S{1,40}\)"), sentence="the code around a compiled kernel checked its arguments, and two values differ",
         why="The message has both. The kernel itself was compiled; vLLM passed values that do not fit, most often a bug in a combination of features (speculative decoding, parallelism, this GPU).",
-        cures=(cure("search the issues of vLLM and of the library in the path for this check"), cure("start once without speculative decoding, if it is on, to compare", None, when(r"failed: "))),
+        cures=(check("search the issues of vLLM and of the library in the path for this check"), cure("start once without speculative decoding, if it is on, to compare", None, when(r"failed: "))),
     ),
     Variant(
         when=when(r'" 500\b'), sentence="requests were answered with an error of the server (500); the reason is not in this log",
         why="Most often the API server writes a traceback before such an answer.",
-        cures=(cure("read the lines before the first of them", "docker logs CONTAINER 2>&1 | grep -B60 -m1 '\" 500'"),),
+        cures=(check("read the lines before the first of them", "docker logs CONTAINER 2>&1 | grep -B60 -m1 '\" 500'"),),
     ),
     Variant(
         when=when(r"HarmonyError: (?!error downloading)"),
         sentence="the output of a gpt-oss model did not follow its format (Harmony), and its parser refused it",
         why="One request failed; the server lives on.",
-        cures=(cure("see whether a newer vLLM and openai-harmony parse it", "python -m pip show vllm openai-harmony"),),
+        cures=(check("see whether a newer vLLM and openai-harmony parse it", "python -m pip show vllm openai-harmony"),),
     ),
     Variant(
         when=when(r"error downloading or loading vocab file"), sentence="the vocabulary of gpt-oss (Harmony) could not be downloaded, and is not in the cache",
@@ -208,7 +208,7 @@ MEANINGS = (
         when=when(r"Unsupported connector type|[Cc]onnector \S{1,80} (?:is )?not (?:registered|found|supported)"),
         sentence="this vLLM does not know the KV connector that --kv-transfer-config names",
         why="Each release has its own list; others come with a package (kv_connector_module_path).",
-        cures=(cure("compare the name with the connectors of this release (vllm/distributed/kv_transfer/kv_connector/factory.py)"),),
+        cures=(check("compare the name with the connectors of this release (vllm/distributed/kv_transfer/kv_connector/factory.py)"),),
     ),
     Variant(
         when=when(r"(?i)async scheduling is (?:not|only|currently)|async.scheduling.{0,80}not.{0,20}supported"),
@@ -220,7 +220,7 @@ MEANINGS = (
         when=when(r"(?i)(?:speculative|draft model|eagle|medusa|\bMTP\b).{0,160}(?:not (?:yet )?supported|does not support|must|should have|requires|only supports?)"),
         sentence="speculative decoding does not work with this model, this draft model or another setting",
         why="The message names which.",
-        cures=(cure("serve without it meanwhile: leave --speculative-config out", None, when(r"(?i)specul|draft|eagle|medusa|MTP")), cure("compare vocabulary, layers and architecture of the draft model with the model's", None, when(r"(?i)draft|vocab"))),
+        cures=(cure("serve without it meanwhile: leave --speculative-config out", None, when(r"(?i)specul|draft|eagle|medusa|MTP")), check("compare vocabulary, layers and architecture of the draft model with the model's", None, when(r"(?i)draft|vocab"))),
     ),
     Variant(
         when=when(r"(?i)\beplb\b.{0,120}(?:not supported|only supported|requires|not a Mixture)|num_redundant_experts.{0,60}(?:not|only) supported"),
@@ -237,7 +237,7 @@ MEANINGS = (
         when=when(r"index out of bounds: 0 <= \w+ < \d"),
         sentence="a compiled kernel got an index that is out of range: the last number is the size of its table",
         why="If that is the size of the vocabulary, a token id is larger than the model allows: tokenizer and model may not belong together, or this release has a bug.",
-        cures=(cure("compare the number with the vocabulary of the model and of its tokenizer", "grep vocab_size /path/to/model/config.json"), cure("search vLLM's issues for this model, and try another release")),
+        cures=(check("compare the number with the vocabulary of the model and of its tokenizer", "grep vocab_size /path/to/model/config.json"), check("search vLLM's issues for this model, and try another release")),
     ),
     Variant(
         when=when(r"UnidentifiedImageError|cannot identify image file"), sentence="the bytes that a request sent as an image are not an image that can be read",
@@ -248,7 +248,7 @@ MEANINGS = (
         when=when(r"SymmDeviceMemory|[Ss]ymmetricMemory|multicast"),
         sentence="the GPUs could not share memory for fast all-reduce (symmetric memory, multicast)",
         why="Multicast needs NVSwitch with a running fabric manager, and containers may hide it.",
-        cures=(cure("see the fabric's state", "nvidia-smi -q | grep -A3 Fabric; systemctl status nvidia-fabricmanager"), cure("do without it", "VLLM_ALLREDUCE_USE_SYMM_MEM=0", when(r"SymmetricMemory")), cure("do without the fused all-reduce", "--compilation-config '{\"pass_config\": {\"fuse_allreduce_rms\": false}}'", when(r"SymmDeviceMemory"))),
+        cures=(check("see the fabric's state", "nvidia-smi -q | grep -A3 Fabric; systemctl status nvidia-fabricmanager"), cure("do without it", "VLLM_ALLREDUCE_USE_SYMM_MEM=0", when(r"SymmetricMemory")), cure("do without the fused all-reduce", "--compilation-config '{\"pass_config\": {\"fuse_allreduce_rms\": false}}'", when(r"SymmDeviceMemory"))),
     ),
     Variant(
         when=when(r"(?:HBM|RESOURCE_EXHAUSTED).{0,300}(?:HBM|device buffer|Attempting to (?:reserve|allocate))"), sentence="the TPU's memory (HBM) ran out",
@@ -259,71 +259,71 @@ MEANINGS = (
         when=when(r"(?i)(?:/dev/(?:vfio|accel|dri|davinci|kfd|nvidia)\S*|TPU).{0,120}(?:resource busy|already in use)"),
         sentence="another process holds the device (TPU or other accelerator)",
         why="Such a device serves one process; the remains of an earlier server keep it.",
-        cures=(cure("check which process holds it, and end it if nothing needs it", "lsof /dev/vfio/* /dev/accel*   (the device in the message)"), cure("if no process does, check for an old lock of libtpu, and delete it", "ls -l /tmp/libtpu_lockfile", when(r"(?i)TPU|/dev/(?:vfio|accel)"))),
+        cures=(check("check which process holds it, and end it if nothing needs it", "lsof /dev/vfio/* /dev/accel*   (the device in the message)"), cure("if no process does, check for an old lock of libtpu, and delete it", "ls -l /tmp/libtpu_lockfile", when(r"(?i)TPU|/dev/(?:vfio|accel)"))),
     ),
     Variant(
         when=when(r"initialize backend 'tpu'|TPU initialization failed|TPU topology"), sentence="JAX could not use the TPU",
         why="Another process may hold it, the container may lack its devices or rights, or libtpu does not fit this chip.",
-        cures=(cure("see devices and holders", "ls /dev/vfio /dev/accel*; lsof /dev/vfio/* /dev/accel*; python -m pip list | grep -i -E 'jax|libtpu'"),),
+        cures=(check("see devices and holders", "ls /dev/vfio /dev/accel*; lsof /dev/vfio/* /dev/accel*; python -m pip list | grep -i -E 'jax|libtpu'"),),
     ),
     Variant(
         when=when(r"CUDA error: (?:invalid argument|out of memory|OS call failed)", seen=memory.PINS),
         sentence="host memory could not be pinned",
         why="The call that failed asks for host memory that the GPU can address. The limit of locked memory, the memory of the host or container, or WSL bounds it; GPU memory does not.",
-        cures=(cure("see the limit, and how much there is", "ulimit -l; free -g; cat /sys/fs/cgroup/memory.max"), cure("ask for a smaller buffer in host memory", "LMCACHE_MAX_LOCAL_CPU_SIZE=GIB", when(frames=r"(?i)lmcache/")), cure("ask for a smaller buffer in host memory", "--kv-offloading-size GIB", when(frames=r"kv_offload"))),
+        cures=(check("see the limit, and how much there is", "ulimit -l; free -g; cat /sys/fs/cgroup/memory.max"), cure("ask for a smaller buffer in host memory", "LMCACHE_MAX_LOCAL_CPU_SIZE=GIB", when(frames=r"(?i)lmcache/")), cure("ask for a smaller buffer in host memory", "--kv-offloading-size GIB", when(frames=r"kv_offload"))),
     ),
     Variant(
         when=when(r"CUDA error \(\S{1,300}\): (?:invalid|named symbol)"), sentence="a compiled kernel library could not run its kernel on this GPU",
         why="The path in the line names the library, and often the GPU generation that the kernel is for. The kernel does not fit this GPU, or not these shapes.",
-        cures=(cure("compare that with this GPU, and see the library's version", "nvidia-smi --query-gpu=name,compute_cap --format=csv; python -m pip list | grep -i -E 'xformers|flash|vllm'"), cure("use releases that support this GPU, or another attention backend if the path names attention", None, when(r"CUDA error"))),
+        cures=(check("compare that with this GPU, and see the library's version", "nvidia-smi --query-gpu=name,compute_cap --format=csv; python -m pip list | grep -i -E 'xformers|flash|vllm'"), cure("use releases that support this GPU, or another attention backend if the path names attention", None, when(r"CUDA error"))),
     ),
     Variant(
         when=when(r"operation not permitted when stream is capturing"),
         sentence="a kernel did something that is not allowed while CUDA graphs are captured, such as being loaded for the first time",
         why="That is a bug of this release for this model and these settings; memory is not the cause.",
-        cures=(cure("serve without CUDA graphs meanwhile (slower decoding)", "--enforce-eager", when(r"capturing")), cure("search vLLM's issues for the function in the traceback")),
+        cures=(cure("serve without CUDA graphs meanwhile (slower decoding)", "--enforce-eager", when(r"capturing")), check("search vLLM's issues for the function in the traceback")),
     ),
     Variant(
         when=when(r"Device acquire failed"), sentence="a Gaudi module could not be acquired; usually another process holds it",
         why="A module serves one process; remains of an earlier process may hold it.",
-        cures=(cure("see the modules and their holders", "hl-smi; lsof /dev/accel/*; env | grep HABANA_VISIBLE"),),
+        cures=(check("see the modules and their holders", "hl-smi; lsof /dev/accel/*; env | grep HABANA_VISIBLE"),),
     ),
     Variant(
         when=when(r"Client\w{0,20}Error|HTTPError|HTTPStatusError|Timeout\w{0,5}|Connection\w{0,10}Error", frames=r"fetch_(?:image|video|audio)|load_from_url"),
         sentence="an image, video or sound of a request could not be fetched from its address",
         why="The line has the answer of that address. Only this request failed.",
-        cures=(cure("see whether the server (its container) reaches the address, or send the data itself (base64)", "curl -sI URL", when(r"Error|Timeout")),),
+        cures=(check("see whether the server (its container) reaches the address, or send the data itself (base64)", "curl -sI URL", when(r"Error|Timeout")),),
     ),
     Variant(
         when=when(r"CUDA error: peer access is not supported|peer mapping resources exhausted"), sentence="the GPUs cannot access each other's memory directly (P2P), and a call asked for it",
         why="Virtual machines, containers with hidden devices and consumer GPUs often lack it.",
-        cures=(cure("see which GPUs can", "nvidia-smi topo -p2p r; nvidia-smi topo -m"), cure("do without it", "NCCL_P2P_DISABLE=1 vllm serve … --disable-custom-all-reduce", when(r"peer"))),
+        cures=(check("see which GPUs can", "nvidia-smi topo -p2p r; nvidia-smi topo -m"), cure("do without it", "NCCL_P2P_DISABLE=1 vllm serve … --disable-custom-all-reduce", when(r"peer"))),
     ),
     Variant(
         when=when(r"Out of range float values are not JSON compliant"), sentence="an answer has a value that is NaN or infinite, which JSON cannot express",
         why="Embeddings or log probabilities of this request had it. If only log probabilities are asked for, a token of probability 0 is enough; NaN in embeddings shows an overflow (float16) or a bug. Only this request failed.",
-        cures=(cure("send the request without logprobs, or ask for fewer of them, to compare", None, when(r"JSON")), cure("for embeddings, serve with the type that the model's config names", "grep dtype /path/to/model/config.json"), cure("search vLLM's issues for this message and the model")),
+        cures=(cure("send the request without logprobs, or ask for fewer of them, to compare", None, when(r"JSON")), cure("for embeddings, serve with the type that the model's config names", "grep dtype /path/to/model/config.json"), check("search vLLM's issues for this message and the model")),
     ),
     Variant(
         when=when(r"Expected all tensors to be on the same device"), sentence="a step mixed tensors of two devices (two GPUs, or a GPU and the CPU)",
         why="The code of the model or of a library made one of them on the wrong device: a bug for this model and these settings, not a lack of GPUs.",
-        cures=(cure("search vLLM's issues for the model and the innermost function of the traceback"), cure("start once without the setting that this code belongs to (LoRA, offload, speculative decoding), if one is set, to compare", None, when(r"same device"))),
+        cures=(check("search vLLM's issues for the model and the innermost function of the traceback"), cure("start once without the setting that this code belongs to (LoRA, offload, speculative decoding), if one is set, to compare", None, when(r"same device"))),
     ),
     Variant(
         when=when(r"probability tensor contains either"), sentence="the model's output had values that are no numbers (NaN or infinity), so no token could be chosen",
         why="Overflow (float16 for a model made for bfloat16), damaged or wrongly quantized weights, or a kernel's bug make them. The GPU is not broken.",
-        cures=(cure("check the type that the model's config names, and use it", "grep dtype /path/to/model/config.json"), cure("compare with another attention backend and without quantization of the KV cache, if one is set", None, when(r"probability tensor"))),
+        cures=(check("check the type that the model's config names, and use it", "grep dtype /path/to/model/config.json"), check("compare with another attention backend and without quantization of the KV cache, if one is set", None, when(r"probability tensor"))),
     ),
     Variant(
         when=when(r"file_system_monitor|Object creation will fail if spilling", serving=False), sentence="the disk that holds Ray's session is nearly full",
         why="Ray warns of it. It fails only if it must move objects to this disk, or cannot write its logs.",
-        cures=(cure("see how full it is, and the size of old sessions", "df -h /tmp; du -sh /tmp/ray"), cure("if it is full, delete sessions of clusters that no longer run, or put the folder elsewhere", "ray start --temp-dir=/path …", when(r"space|spill"))),
+        cures=(check("see how full it is, and the size of old sessions", "df -h /tmp; du -sh /tmp/ray"), cure("if it is full, delete sessions of clusters that no longer run, or put the folder elsewhere", "ray start --temp-dir=/path …", when(r"space|spill"))),
     ),
     Variant(
         when=when(r"CUDA error: (?:operation not (?:supported|permitted)|unknown error|OS call failed|too many resources|invalid configuration|invalid (?:argument|resource handle|value))|CUDA driver error: \w|HIP error: (?:invalid|operation|unknown error)"),
         sentence="a call of the GPU's runtime or driver failed or was refused",
         why="Such an error is often reported late, at another call than the one that failed.",
-        cures=(cure("find the call", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"CUDA (?:driver )?error")), cure("find the call", "HIP_LAUNCH_BLOCKING=1 vllm serve …", when(r"HIP error")), cure("see whether the GPU reported an error", "dmesg -T | grep -i -E 'xid|nvrm'", when(r"unknown error", lacks=r"HIP error"))),
+        cures=(check("find the call", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"CUDA (?:driver )?error")), check("find the call", "HIP_LAUNCH_BLOCKING=1 vllm serve …", when(r"HIP error")), check("see whether the GPU reported an error", "dmesg -T | grep -i -E 'xid|nvrm'", when(r"unknown error", lacks=r"HIP error"))),
     ),
     Variant(
         when=when(r"Invalid value '.{0,100}' for VLLM_|VLLM_\w{1,60}\b.{0,100}(?:must be one of|[Vv]alid (?:options|values))"),
@@ -345,7 +345,7 @@ MEANINGS = (
         when=when(r"[Ww]aiting for baton release"),
         sentence="a process waits for the lock file of a build that another process began or left behind",
         why="If that process is gone, the others wait forever, and the engine reports only that they do not answer.",
-        cures=(cure("check whether a build still runs", "ps aux | grep -E 'nvcc|cicc|hipcc|ninja'"), cure("if none does, stop the engine, delete the lock file that the line names, and start again", None, when(r"baton"))),
+        cures=(check("check whether a build still runs", "ps aux | grep -E 'nvcc|cicc|hipcc|ninja'"), cure("if none does, stop the engine, delete the lock file that the line names, and start again", None, when(r"baton"))),
     ),
     Variant(
         when=when(r"[Hh]ybrid KV cache manager is disabled"),
@@ -377,26 +377,26 @@ MEANINGS = (
         when=when(r"(?:[Ss]izes?|[Ss]hapes?|[Dd]im(?:ension)?s?|[Tt]ensors?)\b.{0,120}must match|shapes cannot be multiplied|exceeds dimension size|invalid for input of size"),
         sentence="two tensors have sizes that do not fit each other",
         why="While weights are loaded, checkpoint, quantization and parallel sizes do not fit; in a step, it is a bug for this model and these settings.",
-        cures=(cure("search vLLM's issues for the model and the function in the traceback"),),
+        cures=(check("search vLLM's issues for the model and the function in the traceback"),),
     ),
     Variant(
         when=when(r"'/psm_\w+'|/dev/shm/psm_"), sentence="a piece of shared memory between vLLM's processes is gone (or left from before)",
         why="Another process of the engine has ended first, or something clears /dev/shm.",
-        cures=(cure("read the first error of the other processes; list /dev/shm", "ls -l /dev/shm"),),
+        cures=(check("read the first error of the other processes; list /dev/shm", "ls -l /dev/shm"),),
     ),
     Variant(
         when=when(r"Errno 111|ConnectionRefusedError|Connection refused"), sentence="a connection was refused: nothing listens at the other end",
         why="The process that should listen has ended, is not up yet, or listens elsewhere.",
-        cures=(cure("see in the traceback which connection it is, and whether its server runs", "ss -ltnp"),),
+        cures=(check("see in the traceback which connection it is, and whether its server runs", "ss -ltnp"),),
     ),
     Variant(
         when=when(r"BrokenPipeError|EOFError|ConnectionResetError"), sentence="the process at the other end of a pipe or connection is gone",
         why="That follows from its end: its own error, or the kernel's, comes first.",
-        cures=(cure("read the first error of the other processes, and see whether one was killed", "dmesg -T | grep -i -E 'killed process|xid|segfault'"),),
+        cures=(check("read the first error of the other processes, and see whether one was killed", "dmesg -T | grep -i -E 'killed process|xid|segfault'"),),
     ),
     Variant(
         when=when(r"Errno (?:5|116)\]|^(?!.*/dev/).*Input/output error|Stale file handle"), sentence="a disk or a network file system failed",
-        cures=(cure("see the kernel's report and the mounts", "dmesg -T | grep -i -E 'i/o error|nfs|nvme|ext4|xfs'; df -h"),),
+        cures=(check("see the kernel's report and the mounts", "dmesg -T | grep -i -E 'i/o error|nfs|nvme|ext4|xfs'; df -h"),),
     ),
     Variant(
         when=when(r"invalid literal for int\(\) with base 10: '(?:GPU|MIG)-"),
@@ -406,17 +406,17 @@ MEANINGS = (
     Variant(
         when=when(r"runai|RunAI|libstreamer|botocore|NoCredentialsError|s3://"), sentence="the weights could not be read from object storage",
         why="Credentials, endpoint, bucket or path are wrong, or the store does not answer.",
-        cures=(cure("see the settings that reach this process, and try them", "env | grep -E 'AWS_|RUNAI_'; aws s3 ls s3://BUCKET/PATH"),),
+        cures=(check("see the settings that reach this process, and try them", "env | grep -E 'AWS_|RUNAI_'; aws s3 ls s3://BUCKET/PATH"),),
     ),
     Variant(
         when=when(r"cuDNN version incompat"), sentence="another cuDNN is loaded than the one that came with this PyTorch",
         why="The line has both versions. Usually LD_LIBRARY_PATH names a folder with another cuDNN.",
-        cures=(cure("see which folder that is", "echo $LD_LIBRARY_PATH; ldconfig -p | grep cudnn"), cure("start without that folder in it", "env -u LD_LIBRARY_PATH vllm serve …", when(r"LD_LIBRARY_PATH"))),
+        cures=(check("see which folder that is", "echo $LD_LIBRARY_PATH; ldconfig -p | grep cudnn"), cure("start without that folder in it", "env -u LD_LIBRARY_PATH vllm serve …", when(r"LD_LIBRARY_PATH"))),
     ),
     Variant(
         when=when(r"CUBLAS_STATUS_(?:INVALID_VALUE|NOT_SUPPORTED|ARCH_MISMATCH)|CUDNN_STATUS|cuDNN error"), sentence="cuBLAS or cuDNN refused a call",
         why="Often a library of another version than PyTorch's is loaded (LD_LIBRARY_PATH), or memory is out; else it is a bug for these shapes.",
-        cures=(cure("see which are installed and found", "echo $LD_LIBRARY_PATH; python -m pip list | grep -i -E 'cublas|cudnn|^torch'; ldconfig -p | grep -E 'cublas|cudnn'"),),
+        cures=(check("see which are installed and found", "echo $LD_LIBRARY_PATH; python -m pip list | grep -i -E 'cublas|cudnn|^torch'; ldconfig -p | grep -E 'cublas|cudnn'"),),
     ),
     Variant(
         when=when(r"Error: .{0,200}\bnot (?:supported|compatible) with\b.{0,300}\b[Pp]lease (?:try|use|set|disable|enable|remove)\b"),
@@ -428,24 +428,24 @@ MEANINGS = (
         when=when(r"TypeError: .{0,200}(?:unexpected keyword argument|positional-only arguments? passed as keyword|missing \d{1,2} required (?:positional|keyword-only) argument|takes .{1,40} positional arguments? but|got multiple values for argument)"),
         sentence="a function was called with other arguments than the installed version of it has",
         why="The code that calls it and the function are of versions that do not go together, or vLLM has a bug.",
-        cures=(cure("find the package that has the function, and compare its version with the one that this vLLM requires", "python -m pip check; python -m pip show vllm PACKAGE"), cure("search the issues of vLLM and of that package for this message")),
+        cures=(check("find the package that has the function, and compare its version with the one that this vLLM requires", "python -m pip check; python -m pip show vllm PACKAGE"), check("search the issues of vLLM and of that package for this message")),
     ),
     Variant(
         when=when(r"Error Internal|TMA descriptor|(?i:(?-i:(?!Cutlass[A-Z]))cutlass|gemm(?!a)).{0,400}(?i:\barch|capability|\bsm_?\d|\bgfx\d|shape|unsupported|not (?:supported|implemented))"),
         sentence="a kernel for matrices could not run on this GPU",
         why="The kernel was not made for this GPU's generation, or not for these shapes.",
-        cures=(cure("search vLLM's issues for the kernel's name and this GPU; a newer release may choose another kernel"),),
+        cures=(check("search vLLM's issues for the kernel's name and this GPU; a newer release may choose another kernel"),),
     ),
     Variant(
         when=when(r"level_zero backend failed|Native API failed|UR_RESULT_ERROR"), sentence="the Intel GPU's runtime (Level Zero) failed a call",
         why="Driver, compute runtime and PyTorch's XPU build must fit each other.",
-        cures=(cure("see the versions of driver and compute runtime, and the kernel's own report", "dpkg -l | grep -i -E 'level-zero|intel-opencl'; dmesg -T | grep -i -E 'xe |i915'"),),
+        cures=(check("see the versions of driver and compute runtime, and the kernel's own report", "dpkg -l | grep -i -E 'level-zero|intel-opencl'; dmesg -T | grep -i -E 'xe |i915'"),),
     ),
     Variant(
         when=when(r"Expected a cached item for mm_hash|Encoder cache miss for"),
         sentence="the caches of processed images, video or sound in the server's processes disagree",
         why="That is a bug of this release with these settings; requests with such input fail, or the engine ends.",
-        cures=(cure("serve without the processor's cache", "--mm-processor-cache-gb 0", when(r"cached item")), cure("search vLLM's issues for this message, with the release and the settings (speculative decoding, prefix caching)")),
+        cures=(cure("serve without the processor's cache", "--mm-processor-cache-gb 0", when(r"cached item")), check("search vLLM's issues for this message, with the release and the settings (speculative decoding, prefix caching)")),
     ),
     Variant(
         when=when(r"could not locate .{0,60}tokens in the tokenizer"),
@@ -461,13 +461,13 @@ MEANINGS = (
     Variant(
         when=when(r"memory space vmem"), sentence="a TPU kernel needs more of the chip's scratch memory (vmem) than there is",
         why="The TPU's main memory (HBM) is not full: the kernel's blocks are too large for this chip.",
-        cures=(cure("try smaller shapes", "a smaller --max-model-len or --max-num-batched-tokens", when(r"vmem")), cure("search tpu-inference's issues for this kernel and chip")),
+        cures=(cure("try smaller shapes", "a smaller --max-model-len or --max-num-batched-tokens", when(r"vmem")), check("search tpu-inference's issues for this kernel and chip")),
     ),
     Variant(
         when=when(r"Device' object has no attribute 'coords'|Error\n.{0,80}\.coords\b"),
         sentence="JAX's devices here are no TPUs as tpu_inference expects them",
         why="A device without coordinates is a CPU, or of another JAX than tpu_inference was made for.",
-        cures=(cure("see the devices and versions", "python -c 'import jax; print(jax.devices())'; python -m pip list | grep -i -E 'jax|libtpu|tpu'"),),
+        cures=(check("see the devices and versions", "python -c 'import jax; print(jax.devices())'; python -m pip list | grep -i -E 'jax|libtpu|tpu'"),),
     ),
     Variant(
         when=when(r"Cannot re-initialize CUDA in forked subprocess"), sentence="CUDA was used in the parent process before vLLM forked its workers",
@@ -483,19 +483,19 @@ MEANINGS = (
     Variant(
         when=when(r"Too many open files|\[Errno 24\]"), sentence="this process may not open more files",
         why="Each connection and each shard takes a file descriptor.",
-        cures=(cure("see the limit and raise it (systemd: LimitNOFILE, docker: --ulimit nofile=…)", "ulimit -n", when(r"open files|Errno 24")),),
+        cures=(check("see the limit and raise it (systemd: LimitNOFILE, docker: --ulimit nofile=…)", "ulimit -n", when(r"open files|Errno 24")),),
     ),
     Variant(
         when=when(r"can't start new thread|pthread_create failed|(?:fork|BlockingIOError|clone|thread).{0,80}Resource temporarily unavailable|[Tt]hread creation failed"),
         sentence="this process may not start more threads or processes",
         why="A limit of the user, the container or the pod (pids) is reached.",
-        cures=(cure("see the limits (docker: --pids-limit, Kubernetes: the kubelet's podPidsLimit)", "ulimit -u; cat /sys/fs/cgroup/pids.max; cat /sys/fs/cgroup/pids.current"), cure("let each process start fewer threads", "OMP_NUM_THREADS=1", when(r"thread"))),
+        cures=(check("see the limits (docker: --pids-limit, Kubernetes: the kubelet's podPidsLimit)", "ulimit -u; cat /sys/fs/cgroup/pids.max; cat /sys/fs/cgroup/pids.current"), cure("let each process start fewer threads", "OMP_NUM_THREADS=1", when(r"thread"))),
     ),
     flags.NOT_A_NUMBER,
     Variant(
         when=when(r"KeyError: '[\w.]{1,120}\.(?:\w{0,20}attn|mixer|mamba|indexer)'"), sentence="a worker looked up a layer that it does not have",
         why="The key is the name of a layer, not of a weight: the files of the model are not at fault. Most often the layers are divided between workers (pipeline parallelism), and this release expects each worker to have all of them.",
-        cures=(cure("start once with tensor parallelism alone, if the GPUs suffice", "--pipeline-parallel-size 1", when(r"KeyError: '")), cure("search vLLM's issues for the layer's kind and the model")),
+        cures=(cure("start once with tensor parallelism alone, if the GPUs suffice", "--pipeline-parallel-size 1", when(r"KeyError: '")), check("search vLLM's issues for the layer's kind and the model")),
     ),
     Variant(
         when=when(r"only supports? .{1,160}, but (?:you )?(?:got|found|have|choose|chose|use) "), sentence="two settings do not go together: the message names the value that one needs, and the value that it got",
@@ -507,6 +507,6 @@ MEANINGS = (
     ),
     Variant(
         when=when(r"NotImplementedError: .{0,300}\bnot (?:yet )?(?:supported|implemented)\b"), sentence="this release has not implemented a combination that the model or the settings ask for; the message names it",
-        cures=(cure("search the issues of the package in the traceback for the message: a later release may have it"), cure("leave the feature that the message names out, if it is a setting")),
+        cures=(check("search the issues of the package in the traceback for the message: a later release may have it"), cure("leave the feature that the message names out, if it is a setting")),
     ),
 )  # fmt: skip
