@@ -16,7 +16,7 @@ ERROR 07-11 06:23:06 [core.py:395] RuntimeError: Engine core initialization fail
 """
 
 SAID = """\
-Fewer state blocks fit than --max-num-seqs asks for (kv_cache_too_small, confidence 0.8)
+Fewer state blocks fit than --max-num-seqs asks for (confidence 0.8)
 
   line 4: ERROR 07-11 06:23:05 [core.py:390] ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (600).
 
@@ -31,6 +31,8 @@ facts about the engine from the log:
   max_model_len           118000
   model                   org/m
   vllm_version            0.10.1.1
+
+class: kv_cache_too_small
 """
 
 

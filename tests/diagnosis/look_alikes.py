@@ -430,4 +430,24 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         "[Bug]: hipErrorCapturedEvent with LoRA\nframe #1: <unknown function> + 0x4bf9a (0x7220 in /x/libc10_hip.so)",
         "unknown", "No rule knows", "first of this log: frame",
     ),
+    "NCCL's own warning before its internal error": (
+        "host-0:1673:9080 [0] include/alloc.h:228 NCCL WARN Cuda failure 2 'out of memory'\n...\n(EngineCore_DP4 pid=7) ncclInternalError: Internal check failed.\n(EngineCore_DP4 pid=7) Last error:\n(EngineCore_DP4 pid=7) ring 3 failed : 3",
+        "nccl_init_failure", "no GPU memory was left for NCCL", "Line 2",
+    ),
+    "a cut traceback below the name of its exception": (
+        "(EngineCore pid=7) WARNING 11-18 07:48:24 [worker.py:116] Exception in ring 235: AssertionError()\n(EngineCore pid=7) WARNING 11-18 07:48:24 [worker.py:116] Traceback (most recent call last):\n(EngineCore pid=7) WARNING 11-18 07:48:24 [worker.py:116]   File \"/x/vllm/v1/w.py\", line 114, in get",
+        "unknown", "traceback is cut", "message is not in",
+    ),
+    "an error that the executor raises again": (
+        CORE + '  File "/x/vllm/v1/engine/core.py", line 2, in step\n' + CORE + '  File "/x/vllm/v1/executor/multiproc_executor.py", line 9, in get_response\n' + CORE + "RuntimeError: Worker failed with error 'CUDA out of memory. Tried to allocate 2.00 GiB'",
+        "out_of_memory", "GPU memory ran out", "get_response",
+    ),
+    "a warning about a setting that the error does not name": (
+        "WARNING 05-01 10:00:00 [config.py:9] --ring-parsing is not tested.\n" + CORE + "ValueError: the square is round",
+        "unknown", "No rule knows", "warned of a setting",
+    ),
+    "a warning about the setting that the error names": (
+        "WARNING 05-01 10:00:00 [config.py:9] --ring-parsing is not tested.\n" + CORE + "ValueError: ring parsing failed",
+        "unknown", "Line 1 warned of a setting", "reinstall",
+    ),
 }  # fmt: skip

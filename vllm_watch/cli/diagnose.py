@@ -64,9 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _lines(diagnosis: Diagnosis) -> list[str]:
-    sure = f"({diagnosis.failure}, confidence {diagnosis.confidence:g})"
     sentence = f"{diagnosis.sentence[0].upper()}{diagnosis.sentence[1:]}"
-    said = [f"{sentence} {sure}"]
+    said = [f"{sentence} (confidence {diagnosis.confidence:g})"]
     if diagnosis.root_cause_line is not None:
         said += ["", f"  line {diagnosis.line_number}: {diagnosis.root_cause_line}"]
     # The explanation may repeat the sentence above.
@@ -79,7 +78,7 @@ def _lines(diagnosis: Diagnosis) -> list[str]:
     if diagnosis.facts:
         said += ["", "facts about the engine from the log:"]
         said += [f"  {name:24}{value}" for name, value in sorted(diagnosis.facts.items())]
-    return said
+    return [*said, "", f"class: {diagnosis.failure}"]
 
 
 def _steps(heading: str, fixes: Sequence[Fix]) -> list[str]:

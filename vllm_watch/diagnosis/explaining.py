@@ -117,7 +117,7 @@ def failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     at = (root.number, root.line) if warned is None else warned
     unclear = slug in _UNCLEAR and root.rule.rank < Rank.SYMPTOM
     before = _came_first(life, root, warned) if waits else ""
-    caution = life.caution if unclear else ""
+    caution = life.caution(root) if unclear else ""
     parts = (as_sentence(sentence), before, told.explanation, place, why, caution)
     return Diagnosis(
         failure=slug,
@@ -232,7 +232,9 @@ def unexplained(life: Life, root: Finding) -> Diagnosis:
         if kernel := _KERNEL.search("\n".join(root.tail[:3])):
             below = f"{below} The kernel is {kernel[1]}.".strip()
             fixes = (Check("search the issues of the library that this kernel is from, and of vLLM, for the kernel's name"),)  # fmt: skip
-        text = " ".join(each for each in (text, below, root.advice, place, life.caution) if each)
+        text = " ".join(
+            each for each in (text, below, root.advice, place, life.caution(root)) if each
+        )
     confidence = UNKNOWN_CONFIDENCE if known is None else _SURE
     return life.diagnosis(UNKNOWN, confidence, sentence, text, (root.number, root.line), fixes, fatal=life.dead)  # fmt: skip
 

@@ -33,7 +33,7 @@ _NO_CODE = re.compile(r"\s*(?:File \"|Traceback|[\^~]|$)|\S")
 
 _RAISED = re.compile(r"\braise [\w.]+\(")
 _SUMMARIES = (
-    (re.compile(r"unhandled \w{1,20} error"), re.compile(r"NCCL WARN "), 100_000),
+    (re.compile(r"unhandled \w{1,20} error|\bncclInternalError\b"), re.compile(r"NCCL WARN "), 100_000),
     (re.compile(r"\bFailed to load\b(?! model)"), re.compile(r"\.so\S{0,40}: cannot open"), OUTPUT_LINES),
     (re.compile(r"\b(?:EOFError|BrokenPipeError|ConnectionResetError)\b"), re.compile(r"[Ee]xit ?[Cc]ode:?\s*\(?(?:-\d|137|139)\b"), OUTPUT_LINES),
 )  # fmt: skip
@@ -224,6 +224,10 @@ _ROOT = re.compile(
 )
 """A folder of packages, a checkout or an abbreviated path; a package follows."""
 _STANDARD = re.compile(r"/python3[\d.]{0,4}/(?!(?:site|dist)-packages/)|^<")
+_RELAY = re.compile(
+    r"(?:multiproc|ray\w{0,20})_executor(?:_v2)?\.py (?:get_response|wait_for_\w+|collective_rpc)|/core_client\.py"
+)
+"""Frames that raise the error of another process again."""
 _LOGGER = re.compile(r"\[([\w/]{1,80}\.py):\d+\]")
 _INSTALLED = {"flashinfer": "flashinfer-python", "PIL": "Pillow"}  # names of packages by folder
 OF_INTERFACE = re.compile(r"\b(?:Import|ModuleNotFound|Attribute|Type)Error\b")
@@ -232,9 +236,10 @@ _BELOW = frozenset(("python", "torch", "vllm", "asyncio", "uvloop", "pydantic", 
 
 def raised_in(frames: tuple[str, ...], line: str, source: str) -> tuple[str, tuple[Fix, ...]]:
     """Return a sentence about the code that raised an error, and fixes."""
+    frames = () if frames and _RELAY.search(frames[0]) else frames
     logger = _LOGGER.search(line)
     found = next((each for each in map(_split, frames) if each[0] not in _BELOW - {"vllm"}), None)
-    places = (*frames[:1], *([found[1]] if found else ()), *(each for each in frames if "/vllm/" in each), *([logger[1]] if logger else ()))  # fmt: skip
+    places = (*frames[:1], " ".join(found[1:])) if found else (*frames[:1], *([logger[1]] if logger else ()))  # fmt: skip
     area = next((words for place in places for pattern, words in AREAS if pattern.search(place)), None)  # fmt: skip
     said, fixes = [], []
     if found is not None:

@@ -45,8 +45,17 @@ _OF_TEXT: dict[str, Callable[[str], bool]] = {
 }
 """Facts that a message alone shows."""
 
+_COMMON = re.compile(r"^(?:no |enable |disable |use |max )")
+
+_DISTINCT = 8
+"""Characters of a setting's name from which it means one setting. "model" stands in most messages."""
+
 HEALED_LINES = 30
 """Throughput reports with tokens after which a stall is over. They take five minutes."""
+
+
+def _plain(text: str) -> str:
+    return text.replace("-", " ").replace("_", " ").lower()
 
 
 @dataclass(slots=True)
@@ -71,7 +80,9 @@ class Life:
     warned: tuple[int, str] | None = None  # the first WARNING: line number, line
     given: tuple[str, ...] = ()  # names of the settings that the user gave
     switched: tuple[int, str] | None = None  # the first variable of vLLM that was switched on
-    cautioned: tuple[int, str] | None = None  # the last WARNING about one of them
+    cautioned: dict[str, tuple[int, str]] = field(
+        default_factory=dict
+    )  # the last WARNING by setting
     timed_out: tuple[int, str] | None = None  # the first that a worker warned of in the start
     progress: tuple[int, str] | None = None  # the last line that showed a phase
     ended: tuple[int, str] | None = None  # the last line before a dead process's clean-up
@@ -196,23 +207,26 @@ class Life:
         names = {each.replace("_", " ") for each in _GIVEN.findall(text)}
         self.given = tuple(sorted(names - _UNTOLD))
 
-    @property
-    def caution(self) -> str:
-        """Sentences with a variable that was switched on, and the last warning about a given setting."""
+    def caution(self, of: Finding) -> str:
+        """Return sentences with a variable that was switched on, and a warning about a setting that the error names."""
         said = []
         if self.switched is not None:
             number, name = self.switched
             said.append(f"Line {number} switches {name} on: compare with a start without it.")
-        if self.cautioned is not None:
-            number, line = self.cautioned
+        error = _plain("\n".join((of.text, *of.frames)))
+        warnings = [at for name, at in self.cautioned.items() if all(each in error for each in name.split())]  # fmt: skip
+        if warnings:
+            number, line = max(warnings)
             said.append(f'Line {number} warned of a setting: "{finding.message_of(line)}"')
         return " ".join(said)
 
     def warn(self, number: int, line: str) -> None:
         self.warned = self.warned or (number, line)
-        plain = line.replace("-", " ").replace("_", " ").lower()
-        if _FLAG.search(line) or any(each in plain for each in self.given):
-            self.cautioned = number, line
+        plain = _plain(line)
+        flags = (_plain(each).strip() for each in _FLAG.findall(line))
+        for name in (*flags, *(each for each in self.given if each in plain)):
+            if len(_COMMON.sub("", name)) >= _DISTINCT:
+                self.cautioned[_COMMON.sub("", name)] = number, line
         if self.timed_out is None and _TIMED_OUT.search(line):
             self.timed_out = number, line
 

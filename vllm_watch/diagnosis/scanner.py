@@ -44,6 +44,7 @@ _EXCEPTION = re.compile(
     r"|(?<=\] )[A-Z]\w{0,80}(?:Error|Exception)\(['\"].{1,2000}['\"]\)$"
     r"|\bwhat\(\): +(?!.{0,120}:\s*$)\S"
 )
+_NAMED = re.compile(r"\b[A-Z]\w{0,80}(?:Error|Exception)\b")
 _ERROR = re.compile(r"\b(?:ERROR|CRITICAL)\b\]?(?: \d\d-\d\d \d\d:\d\d:\d\d)?+(?: ?\[?[\w./]{1,80}:\d{1,6}\])?+:? ?+|\[E\d{4} [\d:.]{8,20} [^\]]{1,80}\] ")  # fmt: skip
 _NOT_A_MESSAGE = re.compile(
     r"\s|$|[\^~-]|Traceback \(most|During handling|The above exc|File \"|[\w.]{1,80}\(.*\)?$|[\w., ]{1,80} = |\*\*|\)"
@@ -324,7 +325,7 @@ class Scanner:
             and _process(text) not in self._ignored
             and ("Traceback (most" in text or (_ERROR.search(text) and lines.FRAME.search(text)))
         ):
-            self.life.traced = self.lines, lines.shown(text, 0)
+            self.life.traced = self._heading(text) or (self.lines, lines.shown(text, 0))
         if not known and (at := _ERROR.search(text)) and _NOT_A_MESSAGE.match(text, at.end()):
             return
         if at is not None and at.start() < said_at:
@@ -337,6 +338,12 @@ class Scanner:
             self._add(_NO_RULE if known else _NO_RULE_LINE, text, at.start())
         elif known and self.life.traced and self.life.raised is None:
             self.life.raised = self._finding(_NO_RULE_LINE, text, at.start())
+
+    def _heading(self, text: str) -> tuple[int, str] | None:
+        """Return the line before a traceback, if it names the exception."""
+        number, before = self._line_before()
+        named = number == self.lines - 1 and _process(before) == _process(text) and _NAMED.search(before)  # fmt: skip
+        return (number, before) if named else None
 
     def _add(self, of: Rule, text: str, at: int) -> None:
         if self.wrote and lines.other_server(text):

@@ -95,6 +95,8 @@ def _critical_at_the_end(scanner: Scanner) -> tuple[int, str] | None:
 
 
 def _without_message(scanner: Scanner, life: Life, traced: tuple[int, str]) -> Diagnosis:
+    if "Traceback (" not in traced[1] and lines.FRAME.search(traced[1]) is None:
+        return life.unknown("an error that no rule knows", "Its traceback is cut.", traced)
     return _last_statement(scanner) or life.unknown(
         "an error whose message is not in this log", _NO_MESSAGE, traced
     )
