@@ -450,4 +450,12 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         "WARNING 05-01 10:00:00 [config.py:9] --ring-parsing is not tested.\n" + CORE + "ValueError: ring parsing failed",
         "unknown", "Line 1 warned of a setting", "reinstall",
     ),
+    "a resolver with a hint of its own": (
+        "  × No solution found when resolving dependencies:\n  ╰─▶ Because there is no version of ring==0.1b1 and square==0.4 depends on ring==0.1b1, we can conclude that square==0.4 cannot be used.\n\n      hint: `ring` was requested with a pre-release marker, but pre-releases weren't enabled (try: `--prerelease=allow`)",
+        "missing_dependency_or_import_error", "Its own hint: `ring` was requested", "docker",
+    ),
+    "an engine that sleeps": (
+        "INFO 03-23 07:20:40 [api_server.py:9] Application startup complete.\n(EngineCore pid=1) INFO 03-23 07:20:41 [gpu_worker.py:140] Sleep mode freed 24.69 GiB memory, 16.27 GiB memory is still in use.\n(EngineCore pid=1) INFO 03-23 07:20:41 [abstract.py:312] It took 0.06 seconds to fall asleep.",
+        "healthy", "16.27 GiB of GPU memory were still in use", "does not show",
+    ),
 }  # fmt: skip

@@ -118,7 +118,7 @@ def failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     unclear = slug in _UNCLEAR and root.rule.rank < Rank.SYMPTOM
     before = _came_first(life, root, warned) if waits else ""
     caution = life.caution(root) if unclear else ""
-    parts = (as_sentence(sentence), before, told.explanation, place, why, caution)
+    parts = (as_sentence(sentence), before, told.explanation, root.hint, place, why, caution)
     return Diagnosis(
         failure=slug,
         confidence=round(confidence * ratio, 2),

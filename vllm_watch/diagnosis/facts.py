@@ -100,6 +100,7 @@ FACTS: tuple[Pattern, ...] = (
     Pattern("engine_init_seconds", ("init engine (",), re.compile(r"init engine \(.{0,800}\) took \W*([\d.]+) s"), float),
     Pattern("attention_backend", ("backend",), re.compile(r"Using (?:AttentionBackendEnum\.)?(?![Tt]ransformers )(\w+) (?:attention )?backend|Using (Flash Attention|FlashInfer|Triton|XFormers|Torch SDPA|FlashMLA|Cutlass MLA) backend"), str),
     Pattern("attention_backend", ("VLLM_ATTENTION_BACKEND=", "attention_backend="), re.compile(r"(?:VLLM_ATTENTION_BACKEND|attention_backend)=['\"]?([A-Z]\w+)"), str),
+    Pattern("gpu_memory_asleep_gib", ("Sleep mode freed",), re.compile(r"Sleep mode freed [\d.]+ GiB memory, ([\d.]+) GiB memory is still in use"), float),
     Pattern("missing_library", ("Failed to import ",), re.compile(r"Failed to import (?:from )?[\w.]{1,80}(?: with ImportError\(['\"]|: ?)(lib\w{1,60}\.so[.\d]{0,20}): cannot open"), str),
     Pattern("torch_memory_gib", ("torch_memory=",), re.compile(r"\btorch_memory=([1-9][\d.]{0,10}) ?GiB"), float),
     Pattern("rdma_devices", ("No RDMA devices found",), re.compile(r"\bNo RDMA devices found"), lambda _: 0),

@@ -47,6 +47,8 @@ _OBJECT = re.compile(r"'([^']{1,400})'")
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]{3,60}\b")
 _ADVICE = re.compile(r"(?:^|[.;:!] |\] ?|\n)((?!Run 'docker)(?:You (?:may|might|can|could|should|need|must)|If you|[Pp]lease|To (?:fix|avoid|bypass|disable|enable)|Try|Consider|Make sure|Increase|Reduce|Set|Use|Run|Install|Pass|Call)\b(?! (?:of|out|to)\b)(?:e\.g\. |[^.\n]|\.(?=\S)){5,300})")  # fmt: skip
 
+_HINT = re.compile(r"\s*hint: (.{5,})")
+
 _TIERS = {Rank.CAUSE: 0, Rank.GENERAL: 0}
 
 
@@ -113,6 +115,12 @@ class Finding:
             return f"The message itself advises: {'. '.join(said)}."
         flags = set(_FLAG.findall(message))  # a command line has several
         return f"The message names the option {flags.pop()}." if len(flags) == 1 else ""
+
+    @property
+    def hint(self) -> str:
+        """A sentence with the hint that a tool (uv, git) prints below its error, or ""."""
+        found = next((found for each in self.tail if (found := _HINT.match(each))), None)
+        return f"Its own hint: {found[1][:QUOTED]}." if found else ""
 
     @property
     def order(self) -> tuple[float, int, int]:

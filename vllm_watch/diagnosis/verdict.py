@@ -272,8 +272,18 @@ def _serving(scanner: Scanner, life: Life) -> Diagnosis:
     if scanner.none_accepted >= stillness.UNACCEPTED:
         return _none_accepted(scanner, life)
     doubt = _waiting(scanner)
-    text += _refusals(scanner) + doubt
+    text += _asleep(life) + _refusals(scanner) + doubt
     return life.diagnosis(HEALTHY, 0.6 if doubt else 0.8, "nothing failed", text)
+
+
+def _asleep(life: Life) -> str:
+    held = life.facts.known.get("gpu_memory_asleep_gib")
+    of_memory = (
+        ""
+        if held is None
+        else f" {held:g} GiB of GPU memory were still in use when it first fell asleep: the weights should not be part of it."
+    )
+    return f" It sleeps (POST /sleep).{of_memory}" if life.asleep else ""
 
 
 def _no_tokens(scanner: Scanner, life: Life) -> Diagnosis:
