@@ -39,7 +39,7 @@ _FLAG = re.compile(r"--[A-Za-z]")
 _ONE_DASH = re.compile(r"-[a-z]{2}")
 _SERVER = re.compile(r"(?:\bserve|api_server\.py): error:")
 _FIELD = re.compile(
-    r"validation errors? for \w+\s*\n(?:.{0,120}[\])] |)(?:([\w.]{1,80})\s*\n)?.{0,120}?  +(\S[^\[\n]{4,300})"
+    r"validation errors? for \w+\s*\n(?:.{0,120}[\])] |)(?:([\w.]{1,80})\s*\n)?.{0,120}?  +((?!\|)\S[^\[\n]{4,300})"
 )
 _REQUIRED = re.compile(r"arguments are required: (.{1,200})")
 _KEYWORD = re.compile(r"unexpected keyword argument '(\w{1,80})'")
