@@ -14,7 +14,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a pasted line of another program": (
         "unable to start the runner: the image has no entry",
-        "unknown", "No rule knows", "no known error",
+        "unknown", "No rule matches", "no known error",
     ),
     "a failure that the linker ignores": (
         "ERROR: ld.so: object '/usr/lib/liba.so' from LD_PRELOAD cannot be preloaded (cannot open shared object file): ignored.\n(EngineCore pid=3) INFO 06-22 19:29:00 [x.py:1] Loading",
@@ -30,7 +30,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "an error that a dead engine quotes": (
         "ERROR serving_chat.stream: Error in chat completion stream generator.\nTraceback (most recent call last):\nValueError: caught while processing: MQEngineDeadError: Engine loop is not running. Inspect the stacktrace to find the original error: RuntimeError('no slot for this sequence').",
-        "unknown", "No rule knows", "does not show why",
+        "unknown", "No rule matches", "does not show why",
     ),
     "a quantization that will be removed": (
         "Value error, ('The quantization method %s is deprecated and will be removed in future versions of vLLM. To bypass, set `--allow-deprecated-quantization`.', 'tpu_int8')",
@@ -54,7 +54,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "what an API server reports after the engine's death": (
         "(APIServer pid=1) ERROR 07-15 01:39:25 [serving.py:820] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.\n(APIServer pid=1) ERROR 07-15 01:39:25 [serving.py:1007] ValidationError: 2 validation errors for Chunk",
-        "engine_dead", "get the whole log", "No rule",
+        "engine_dead", "get the full log", "No rule",
     ),
     "an optional module that was probed": (
         "WARNING [import_utils.py:408] Module vllm.third_party.deep_gemm was found but failed to import\nImportError: libcudart.so.13: cannot open shared object file: No such file or directory",
@@ -62,7 +62,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a traceback that ends before its exception": (
         CORE + 'File "/x/vllm/v1/structured_output/backend_xgrammar.py", line 82, in compile_grammar\n' + CORE + "ctx = self.compiler.compile_json_schema(",
-        "unknown", "give more of the log", "does not show that the server came up",
+        "unknown", "diagnose more of the log", "does not show that the server came up",
     ),
     "a download without file descriptors": (
         "RuntimeError: Data processing error: CAS service error : IO Error: Too many open files (os error 24)",
@@ -90,7 +90,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a stop of a server whose start is not in the log": (
         "(EngineCore pid=9) INFO 07-07 19:14:41 [core.py:12] [shutdown] EngineCore: trigger received signal=SIGTERM\nINFO:     Application shutdown complete.\n",
-        "healthy", "begins after the start", "before it came up",
+        "healthy", "begins after startup", "before it came up",
     ),
     "an assertion below the count of errors": (
         "(APIServer pid=1) pydantic_core._pydantic_core.ValidationError: 1 validation error for VllmConfig\n(APIServer pid=1)   Assertion failed, in align mode, block_size (900) must be <= max_num_batched_tokens (512). [type=assertion_error, input_value=A]",
@@ -134,15 +134,15 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a request's grammar that failed while others are answered": (
         UP + "(EngineCore pid=2) ERROR 03-03 10:00:00 [x.py:1] Failed to advance FSM for request r1 for tokens 5.\n" + STATS.format(30, "80.0"),
-        "benign_warning_noise", "The server went on", "structured",
+        "benign_warning_noise", "The server kept running", "structured",
     ),
     "requests that wait": (
         UP + "".join((STATS.format(each, "5.4").replace("Waiting: 0", "Waiting: 9")) for each in (30, 31)),
-        "healthy", "1 running and 9 waiting requests, no prompt was read", "refused",
+        "healthy", "1 running and 9 waiting requests, vLLM read no prompt", "rejected",
     ),
     "a web server's missing file": (
         '2026/03/03 10:00:00 [error] 7#7: *1 open() "/srv/www/favicon.ico" failed (2: No such file or directory)',
-        "unknown", "No line has the format of vLLM", "not a log",
+        "unknown", "No line has vLLM's log format", "not a log",
     ),
     "a timeout of Ray and the engine's death": (
         CORE + "ray.exceptions.RayChannelTimeoutError: System error: Timed out waiting for object available to read.\n(APIServer pid=1) ERROR 03-03 10:00:02 [api.py:7] EngineDeadError: EngineCore died unexpectedly",
@@ -150,7 +150,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a library that was caught, and another error": (
         "(Worker pid=3) ERROR 03-03 10:00:00 [w.py:1] OSError: libfoo.so.2: cannot open shared object file: No such file or directory\n(Worker pid=4) ERROR 03-03 10:00:01 [w.py:1] LookupError: no mesh\n",
-        "unknown", "No rule knows this error.", "it is the first",
+        "unknown", "No rule matches this error.", "it is the first",
     ),
     "no platform is a failure at any level": (
         "DEBUG 03-03 10:00:00 [__init__.py:120] ROCm platform is not available because: No module named 'amdsmi'\nINFO 03-03 10:00:00 [__init__.py:220] No platform detected, vLLM is running on UnspecifiedPlatform\n",
@@ -162,7 +162,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "experts that cannot be divided": (
         "AssertionError: n_slots=130 must be divisible by ep_size=4. Adjust num_redundant_experts.",
-        "unknown", "num_redundant_experts", "leave --enable-eplb",
+        "unknown", "num_redundant_experts", "remove --enable-eplb",
     ),
     "a device that another process holds": (
         "chip init failed: open(/dev/vfio/3): Device or resource busy",
@@ -170,7 +170,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a failure with a reason, in no format": (
         "chip init failed: open(/dev/chip0): Input/output error",
-        "unknown", "no rule knows this error", "not a log",
+        "unknown", "no rule matches this error", "not a log",
     ),
     "a step's limit is no context": (
         "WARNING 02-13 07:19:11 scheduler.py:949] Input prompt (9000 tokens) is too long and exceeds limit of 4096",
@@ -208,7 +208,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "the text of a C++ exception is not known": (
         "terminate called after throwing an instance of 'std::logic_error'\n  what():  no slot left in table",
-        "unknown", "no rule knows this error", "read the line",
+        "unknown", "no rule matches this error", "read the line",
     ),
     "data that a client sent": (
         '(APIServer pid=1) ERROR 11-05 03:37:40 [chat.py:2]   File "/x/site-packages/soundfile.py", line 8, in open\n(APIServer pid=1) ERROR 11-05 03:37:40 [chat.py:2] soundfile.LibsndfileError: Format not recognised.\n(APIServer pid=1) INFO:     10.0.0.1:5 - "POST /v1/chat/completions HTTP/1.1" 400 Bad Request',
@@ -228,7 +228,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "no message below its exception": (
         CORE + "RuntimeError:\n(APIServer pid=1) ERROR 03-03 10:00:02 [api.py:7] The server ends.",
-        "unknown", "no rule knows", "Its message",
+        "unknown", "no rule matches", "Its message",
     ),
     "a device file that oneCCL does not find": (
         "RuntimeError: oneCCL: ze_x.cpp:214 fill: EXCEPTION: open failed: fd: -1, errno: No such file or directory",
@@ -268,27 +268,27 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a worker that vanished": (
         STATS.format(39, "12.5") + "(EngineCore pid=2) ERROR 06-22 19:40:00 [x.py:1] Worker proc VllmWorker-3 died unexpectedly, shutting down executor.",
-        "engine_dead", "vanished", "get the whole log",
+        "engine_dead", "died without leaving a message", "get the full log",
     ),
     "a worker whose end begins the log": (
         "(EngineCore pid=2) ERROR 06-22 19:40:00 [x.py:1] Worker proc VllmWorker-3 died unexpectedly, shutting down executor.",
-        "engine_dead", "get the whole log", "vanished",
+        "engine_dead", "get the full log", "died without leaving a message",
     ),
     "an import that is optional": (
         "ERROR 01-28 06:35:44 [moe.py:34] Failed to import Triton kernels. Error: No module named 'triton_kernels.ring'",
-        "benign_warning_noise", "goes on after", "install",
+        "benign_warning_noise", "continues after", "install",
     ),
     "a cache that could not be saved, for two chained reasons": (
         CORE + "Error saving model info cache.\n" + CORE + "Traceback (most recent call last):\n" + CORE + "FileNotFoundError: [Errno 2] No such file or directory: '/.cache/a'\n" + CORE + "During handling of the above exception, another exception occurred:\n" + CORE + "Traceback (most recent call last):\n" + CORE + "PermissionError: [Errno 13] Permission denied: '/.cache'",
-        "benign_warning_noise", "goes on after", "No rule",
+        "benign_warning_noise", "continues after", "No rule",
     ),
     "an error after a cache that could not be saved": (
         CORE + "Error saving model info cache.\n" + CORE + "Traceback (most recent call last):\n" + CORE + "FileNotFoundError: [Errno 2] No such file or directory: '/.cache/a'\n" + CORE + "Traceback (most recent call last):\n" + CORE + "ValueError: the ring is broken",
-        "unknown", "No rule knows", "harmless",
+        "unknown", "No rule matches", "harmless",
     ),
     "the text that PyTorch adds to every CUDA error": (
         CORE + "CUDA error: invalid argument\n" + CORE + "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.",
-        "unknown", "was refused", "Xid",
+        "unknown", "was rejected", "Xid",
     ),
     "a check of sizes in compiled code": (
         'File "/x/flashinfer/data/csrc/ring.cu", line 9, in void flashinfer::Ring(tvm::ffi::TensorView)\ntvm.error.InternalError: Check failed: output.size(0) == tokens (84 vs. 83) : ',
@@ -312,7 +312,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "several GPUs that fault at once": (
         "Memory access fault by GPU node-8 on address 0x7f. Reason: Unknown.\nMemory access fault by GPU node-3 on address 0x7f. Reason: Unknown.",
-        "xid_or_gpu_lost", "several GPUs at once", "driver's own report",
+        "xid_or_gpu_lost", "several GPUs at once", "the driver's report",
     ),
     "an opt-in before a refusal": (
         "$ export VLLM_ROCM_USE_AITER=1\nError: RuntimeError: MXFP4 quantization is not supported on gfx942",
@@ -328,11 +328,11 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "an exception as Python prints its object, after requests": (
         "INFO 06-17 16:37:49 [engine.py:317] Added request embd-1.\nERROR 06-17 16:37:49 [engine.py:165] AttributeError(\"'Manager' object has no attribute 'ring'\")\nERROR 06-17 16:37:49 [engine.py:165] Traceback (most recent call last):",
-        "unknown", "No rule knows", "came up",
+        "unknown", "No rule matches", "came up",
     ),
     "a traceback that the log's end cuts off, of a server that was up": (
         UP + CORE + "Traceback (most recent call last):\n" + CORE + 'File "/x/vllm/v1/engine/core.py", line 9, in step\n' + CORE + "    output = self.step()",
-        "unknown", "give more of the log", "Nothing failed",
+        "unknown", "diagnose more of the log", "Nothing failed",
     ),
     "a last report without tokens": (
         UP + STATS.format(39, "12.5") + STATS.format(40, "0.0"),
@@ -340,7 +340,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a dump of py-spy": (
         'Process 23: VLLM::EngineCore\nPython v3.12.7 (/usr/bin/python3)\n\nThread 23 (active): "MainThread"\n    sample (flashinfer/sampling.py:15)\n    compile_or_warm_up_model (vllm/v1/worker/gpu_worker.py:8)\n',
-        "unknown", "a dump of stacks", "graphs failed",
+        "unknown", "a stack dump", "graph capture failed",
     ),
     "a dump of py-spy beside a death": (
         'Thread 23 (active): "MainThread"\n    sample (flashinfer/sampling.py:15)\n\n' + CORE + "EngineCore encountered a fatal error.\n    raise EngineDeadError",
@@ -376,11 +376,11 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a pasted frame without a traceback": (
         "vllm/distributed/kv_transfer/worker.py\nassert len(local_ids) == len(remote_ids)",
-        "unknown", "No rule knows", "not a log",
+        "unknown", "No rule matches", "not a log",
     ),
     "a refusal without an exception's name": (
         "INFO 06-12 04:05:58 [gpu_model_runner.py:5087] Starting to load model /x...\nREJECTED: Currently supported cache is num_bits=8, however received num_bits=4",
-        "unknown", "No rule knows", "it hangs",
+        "unknown", "No rule matches", "it hangs",
     ),
     "a type that the platform casts": (
         "WARNING 02-06 00:09:44 cpu_executor.py:327] float16 is not supported on CPU, casting to bfloat16.\nValueError: torch.bfloat16 is not supported for quantization method gptq. Supported dtypes: [torch.float16]",
@@ -404,7 +404,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a kernel package that does not go with Triton": (
         "AttributeError: module 'triton.language' has no attribute 'ring_function'",
-        "missing_dependency_or_import_error", "list the versions that fit", "switched off",
+        "missing_dependency_or_import_error", "list the compatible versions", "disabled in this vLLM",
     ),
     "an access line alone": (
         '(APIServer pid=3) INFO:     127.0.0.1:46686 - "GET /v1/models HTTP/1.1" 401 Unauthorized',
@@ -412,7 +412,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "the end of a child beside a dead engine": (
         "(ApiServer_1 pid=4) ERROR 03-06 10:50:14 [serving.py:13] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.\nERROR 03-06 10:50:14 [utils.py:289] RuntimeError: Process ApiServer_0 (PID: 404) died with exit code None",
-        "engine_dead", "lines before", "No rule",
+        "engine_dead", "lines above", "No rule",
     ),
     "an assertion at a cut traceback's end": (
         CORE + 'File "/x/vllm/layers/fp8.py", line 9, in apply\n' + CORE + "    assert self.block_quant is None",
@@ -428,7 +428,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "frames of C++ without a message": (
         "[Bug]: hipErrorCapturedEvent with LoRA\nframe #1: <unknown function> + 0x4bf9a (0x7220 in /x/libc10_hip.so)",
-        "unknown", "No rule knows", "first of this log: frame",
+        "unknown", "No rule matches", "first of this log: frame",
     ),
     "NCCL's own warning before its internal error": (
         "host-0:1673:9080 [0] include/alloc.h:228 NCCL WARN Cuda failure 2 'out of memory'\n...\n(EngineCore_DP4 pid=7) ncclInternalError: Internal check failed.\n(EngineCore_DP4 pid=7) Last error:\n(EngineCore_DP4 pid=7) ring 3 failed : 3",

@@ -5,7 +5,7 @@ from tests.diagnosis.look_alikes import CORE
 MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     "a request for access that waits": (
         "huggingface_hub.errors.GatedRepoError: 403 Client Error. (Request ID: Root=1-68)\n\nCannot access gated repo for url https://huggingface.co/acme/tiny/resolve/main/config.json.\nYour request to access model acme/tiny is awaiting a review from the repo authors.",
-        "hf_gated_or_auth", "wait for its approval", "export HF_TOKEN",
+        "hf_gated_or_auth", "wait for approval", "export HF_TOKEN",
     ),
     "a token without permission for gated models": (
         "huggingface_hub.errors.HfHubHTTPError: 403 Forbidden: Please enable access to public gated repositories in your fine-grained token settings to view this repository.",
@@ -33,11 +33,11 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a whole file without a tensor": (
         "safetensors_rust.SafetensorError: File does not contain tensor model.embed_tokens.weight",
-        "hf_not_found_or_offline", "does not have a tensor", "damaged",
+        "hf_not_found_or_offline", "lacks a tensor", "damaged",
     ),
     "a config without a type": (
         "ValueError: Unrecognized model in /models/tiny. Should have a `model_type` key in its config.json, or contain one of the following strings in its name: albert, align",
-        "unsupported_architecture", "names no model type", "list of supported models",
+        "unsupported_architecture", "has no model_type", "list of supported models",
     ),
     "an architecture of the future": (
         "ValueError: Model architectures ['Qwen4ForCausalLM'] are not supported for now.",
@@ -53,7 +53,7 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a limit of ranks, not a rank": (
         "  Value error, max_lora_rank (24) must be one of (8, 16, 32, 64, 128, 256, 320, 512).",
-        "lora_mismatch", "next larger value", "adapter's rank is larger",
+        "lora_mismatch", "smallest value in the list", "adapter's rank exceeds",
     ),
     "room for adapters in host memory": (
         "ValueError: max_cpu_loras (1) must be >= max_loras (4)",
@@ -65,7 +65,7 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a field that the template misses": (
         "jinja2.exceptions.UndefinedError: 'dict object' has no attribute 'content'",
-        "tokenizer_mismatch_or_missing_chat_template", "a field that it reads", "in the order",
+        "tokenizer_mismatch_or_missing_chat_template", "a field that it reads", "and the order",
     ),
     "a model in the place of a command": (
         "vllm: error: argument subparser: invalid choice: 'acme/tiny' (choose from chat, complete, serve, bench)",
@@ -89,7 +89,7 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a circle that another version makes": (
         "AttributeError: partially initialized module 'torchvision' has no attribute 'extension' (most likely due to a circular import)",
-        "missing_dependency_or_import_error", "built against another version", "rename the script",
+        "missing_dependency_or_import_error", "built for another version", "rename the script",
     ),
     "an old C++ library": (
         "ImportError: /lib/x86_64-linux-gnu/libstdc++.so.6: version `GLIBCXX_3.4.30' not found (required by /x/zmq.so)",
@@ -113,7 +113,7 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a limit of inotify": (
         "OSError: [Errno 28] inotify watch limit reached",
-        "unknown", "No rule knows", "disk",
+        "unknown", "No rule matches", "disk",
     ),
     "a device of a group": (
         "ERROR: /dev/kfd: Permission denied",
@@ -125,7 +125,7 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a parent that only waited": (
         CORE + "TimeoutError: The stage did not become ready within 600s\n(Worker pid=8) huggingface_hub.errors.OfflineModeIsEnabled: Cannot reach the hub",
-        "hf_not_found_or_offline", "may not download", "No rule",
+        "hf_not_found_or_offline", "this process is offline", "No rule",
     ),
     "a variable that the template reads": (
         "jinja2.exceptions.UndefinedError: 'policy' is undefined",
@@ -133,7 +133,7 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a flag with another word": (
         "vllm: error: unrecognized arguments: --enable-metrics",
-        "unknown_flag", "no release of vLLM has", "write --",
+        "unknown_flag", "no release of vLLM has", "use --",
     ),
     "a library that this user may not read": (
         "python3: error while loading shared libraries: /root/.local/lib/libpython3.12.so.1.0: cannot open shared object file: Permission denied",
@@ -149,11 +149,11 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a setting that needs another": (
         "1 validation error for CacheConfig\n  Value error, --a-size can only be set with --enable-b [type=value_error, input_value=A, input_type=B]",
-        "rope_or_config_mismatch", "the message names both", "values that the flag takes",
+        "rope_or_config_mismatch", "the message names both", "values that the flag accepts",
     ),
     "a flag whose value names another trouble": (
         'vllm: error: unrecognized arguments: --rope-scaling={"rope_type":"yarn"}',
-        "unknown_flag", "It does not know --rope-scaling", "config.json",
+        "unknown_flag", "The program does not know --rope-scaling", "config.json",
     ),
     "a limit below zero": (
         "1 validation error for SchedulerConfig\n  Value error, max_num_scheduled_tokens is set to -900, which does not allow any tokens [type=value_error, input_value=(), input_type=A]",
@@ -161,15 +161,15 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a library that the system does not find, below its wrapper": (
         "OSError: libfoo.so.2: cannot open shared object file: No such file or directory\n\nThe above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):\nOSError: Could not load plugin /x/plugin.bin",
-        "missing_dependency_or_import_error", "add its folder to LD_LIBRARY_PATH", "no rule",
+        "missing_dependency_or_import_error", "add its directory to LD_LIBRARY_PATH", "no rule",
     ),
     "an operator whose extension was not loaded": (
         "WARNING 03-03 10:00:00 [x.py:1] Failed to import my_plugin_C:libmy_ops.so: cannot open shared object file: No such file or directory. One feature is off.\nINFO 03-03 10:00:09 [x.py:1] go\nERROR 03-03 10:00:10 [core.py:9] AttributeError: '_OpNamespace' '_C_mine' object has no attribute 'swap'",
-        "missing_dependency_or_import_error", "build or install the package of the extension again", "pip check",
+        "missing_dependency_or_import_error", "rebuild or reinstall the extension's package", "pip check",
     ),
     "an operator without a warning": (
         "ERROR 03-03 10:00:10 [core.py:9] AttributeError: '_OpNamespace' '_C_mine' object has no attribute 'swap'",
-        "missing_dependency_or_import_error", "pip check", "build or install the package of the extension again",
+        "missing_dependency_or_import_error", "pip check", "rebuild or reinstall the extension's package",
     ),
     "a loader of one format proves no missing files": (
         'Traceback (most recent call last):\n  File "/x/site-packages/vllm/tokenizers/mistral.py", line 9, in from_pretrained\nValueError: No tokenizer file found in directory: /models/qwen',
@@ -181,7 +181,7 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "an option that is a whole name": (
         "vllm serve: error: ambiguous option: --model could match --model-impl, --model-loader-extra-config",
-        "unknown_flag", "name the model without a flag", "in full",
+        "unknown_flag", "pass the model without a flag", "in full",
     ),
     "a field of a flag's JSON": (
         "vllm serve: error: argument --kv-config/-kc: 1 validation error for KvConfig\nuse_ring\n  Unexpected keyword argument [type=unexpected_keyword_argument, input_value=False, input_type=bool]",
@@ -189,15 +189,15 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a command without a model": (
         "vllm serve: error: the following arguments are required: model_tag",
-        "wrong_flag_value", "It lacks model_tag", "value",
+        "wrong_flag_value", "The command lacks model_tag", "value",
     ),
     "missing weights of a few layers": (
         "ValueError: Following weights were not initialized from checkpoint: {'model.layers.47.mlp.up.weight', 'model.layers.47.norm.weight', 'model.layers.48.mlp.up.weight'}",
-        "unsupported_architecture", "files are missing or cut short", "implementation is older",
+        "unsupported_architecture", "files are missing or truncated", "implementation is older",
     ),
     "missing weights of one kind in all layers": (
         "ValueError: Following weights were not initialized from checkpoint: {'model.layers.0.mlp.up.weight', 'model.layers.0.norm.weight', 'model.layers.1.mlp.up.weight'}",
-        "unsupported_architecture", "implementation is older", "cut short",
+        "unsupported_architecture", "implementation is older", "truncated",
     ),
     "a certificate that cannot be verified": (
         "urllib3.exceptions.MaxRetryError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded with url: /a (Caused by SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed'))",
@@ -217,7 +217,7 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "Triton on a Mac": (
         "ModuleNotFoundError: No module named 'triton'\nINFO 03-16 22:15:08 [__init__.py:256] Automatically detected platform cpu.",
-        "missing_dependency_or_import_error", "not made for this platform", "install the package",
+        "missing_dependency_or_import_error", "does not exist for this platform", "install the package",
     ),
     "a wrapper around a known error": (
         "xoscar.serialization.exception.UnpickleableError: [pid=257] Error cannot be pickled, error type: <class 'A'>, raw error:\n1 validation error for ModelConfig\n  Value error, The checkpoint you are trying to load has model type `ring` but Transformers does not recognize this architecture.",
@@ -233,6 +233,6 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a package that pip could not build": (
         "  error: subprocess-exited-with-error\n  × Building wheel for ring (pyproject.toml) did not run successfully.",
-        "missing_dependency_or_import_error", "could not build", "No rule",
+        "missing_dependency_or_import_error", "failed to build", "No rule",
     ),
 }  # fmt: skip

@@ -22,16 +22,16 @@ ADVANCE = "ERROR 11-21 03:00:09 [a.py:4] Failed to advance FSM for request a for
 CASES = {
     "a launcher's error": (
         "Copying files\nError: the container could not be prepared\nStopped.\n",
-        "unknown", 2, "no line has the format of vLLM", "no error",
+        "unknown", 2, "no line has vLLM's log format", "no error",
     ),
     "tests that all passed": ("10 passed, 0 failed\n", "not_a_vllm_log", None, "no known error", "no rule"),
     "a worker's own words": (
         BANNER + WORKER + "reader 0 failed: 'offsets'\n" + WORKER + "reader 1 skipped\n",
-        "unknown", 2, "no rule knows", "no error",
+        "unknown", 2, "no rule matches", "no error",
     ),
     "a server that came up after them": (
         BANNER + WORKER + "reader 0 failed: 'offsets'\n" + READY,
-        "healthy", None, "nothing failed", "no rule knows",
+        "healthy", None, "nothing failed", "no rule matches",
     ),
     "a warning of a failure": (
         BANNER + "WARNING 11-21 03:00:01 [a.py:1] Slow disk.\nWARNING 11-21 03:00:02 [a.py:2] The cache cannot be used.\n",
@@ -55,20 +55,20 @@ CASES = {
     ),
     "a refusal before the death": (
         BANNER + "tool: Operation not permitted\n" + DEAD,
-        "engine_dead", 2, "shows only the result", "does not show why",
+        "engine_dead", 2, "shows only the consequence", "does not show why",
     ),
-    "a death without it": (BANNER + DEAD, "engine_dead", 2, "does not show why", "shows only the result"),
+    "a death without it": (BANNER + DEAD, "engine_dead", 2, "does not show why", "shows only the consequence"),
     "an extension with another ABI": (
         "WARNING: Failed to import from vllm._C with ImportError('/x/_C.abi3.so: undefined symbol: _Z1a')\n" + NO_OP,
         "missing_dependency_or_import_error", 1, "which PyTorch is installed", "pip check",
     ),
     "an import of another component": (
         "WARNING: Failed to import from vllm._moe with ImportError('/x/_moe.abi3.so: undefined symbol: _Z1a')\n" + NO_OP,
-        "missing_dependency_or_import_error", 2, "operator is missing", "built against",
+        "missing_dependency_or_import_error", 2, "operator is missing", "built for another",
     ),
     "a library that pip did not install": (
         "OSError: /usr/local/Ascend/lib/liba.so: undefined symbol: _Z1a\n",
-        "missing_dependency_or_import_error", 1, "pip did not install it", "pip check",
+        "missing_dependency_or_import_error", 1, "pip did not install the library", "pip check",
     ),
     "an old C library": (
         "ImportError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by /x/a.so)\n",
@@ -184,11 +184,11 @@ CASES = {
     ),
     "an exception with a suffix": (
         'Traceback (most recent call last):\n  File "/x/a.py", line 1, in f\nvllm.x.NVMLError_InvalidArgument: Invalid Argument\n',
-        "unknown", 3, "no rule", "give more of the log",
+        "unknown", 3, "no rule", "diagnose more of the log",
     ),
     "an error in the code of structured output": (
         '  File "/x/vllm/v1/structured_output/a.py", line 1, in f\nAssertionError: (-1, [-1, -1])\n',
-        "grammar_failed", 2, "does not name a grammar", "grammar or schema of a request",
+        "grammar_failed", 2, "does not name a grammar", "grammar or schema of a structured-output request",
     ),
     "the driver's own error below one of NCCL": (
         "RuntimeError: NCCL error: unhandled cuda error\nHIP failure 'not in this state' at enqueue.cc:20\n",
@@ -204,7 +204,7 @@ CASES = {
     ),
     "two settings with a rule of their own": (
         "ValueError: EPLB is not supported with model A, please set enable_eplb=False\n",
-        "unknown", 1, "balancing of experts", "it does not go with",
+        "unknown", 1, "expert load balancing", "it is incompatible with",
     ),
     "a traceback in warnings": (
         BANNER + "".join(f"WARNING 11-21 03:00:02 [a.py:2] {each}\n" for each in ("Traceback (most recent call last):", '  File "/x/vllm/a.py", line 1, in f', "    a == b", "AssertionError")),

@@ -101,7 +101,7 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     ),
     "an index of a compiled kernel": (
         "/x/_inductor/runtime/compile_tasks.py:45: <module>: block: [3,0,0], thread: [1,0,0] Assertion `index out of bounds: 0 <= tmp10 < 4096` failed.",
-        r"index that is out of range", r"xid|max-model-len",
+        r"out-of-range index", r"xid|max-model-len",
     ),
     "an index beyond the config's positions": (
         "WARNING 05-09 17:02:11 [config.py:2756] User-specified max_model_len (32768) is greater than the derived max_model_len (max_position_embeddings=4096 or model_max_length=None in model's config.json).\n"
@@ -120,11 +120,11 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     "a worker's own error before its relay": (
         '(VllmWorker rank=3 pid=412) ERROR 06-26 00:04:52 [multiproc_executor.py:527] RuntimeError: size_k is odd\n'
         "ERROR 06-26 00:04:52 [core.py:517] RuntimeError: Worker failed with error 'size_k is odd', please check the stack trace above for the root cause",
-        r"no rule knows", r"passes its message on",
+        r"no rule matches", r"forwards its message",
     ),
     "pinned memory that the system refuses": (
         'Traceback (most recent call last):\n  File "/x/site-packages/flashinfer/decode.py", line 752, in __init__\n    self._pin_memory_int_workspace_buffer = torch.empty(\ntorch.AcceleratorError: CUDA error: OS call failed or operation not supported on this OS',
-        r"could not be pinned[\s\S]*ulimit -l", r"flashinfer is of a version|--gpu-memory",
+        r"could not be pinned[\s\S]*ulimit -l", r"flashinfer-python version is compatible|--gpu-memory",
     ),
     "state blocks are no length": (
         "ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (600). Please lower max_num_seqs to at most 600 or increase gpu_memory_utilization.",
@@ -191,7 +191,7 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     ),
     "the hub's limit": (
         "RuntimeError: Data processing error: CAS service error : Error : single flight error: Real call failed: ReqwestError(reqwest::Error { kind: Status(429) }, \"https://transfer.xethub.hf.co/xorbs/default/99\")",  # huggingface_hub #3158
-        r"wait some minutes", r"check the repository's name|mount",
+        r"wait a few minutes", r"check the repository's name|mount",
     ),
     "a flag that was dropped, of a release that is not known": (
         "vllm: error: unrecognized arguments: --disable-log-requests", r"drop --disable-log-requests[\s\S]*0\.16", r"pip install|[Dd]ownload",
@@ -200,12 +200,12 @@ PAIRS: dict[str, tuple[str, str, str]] = {
         "INFO 04-17 09:00:00 [x.py:1] vLLM API server version 0.12.0\nvllm: error: unrecognized arguments: --num-scheduler-steps 8",
         r"drop --num-scheduler-steps: removed in vLLM 0\.1", r"pip install|spelling",
     ),
-    "a flag that is misspelt": ("vllm: error: unrecognized arguments: --max-num-seq 4", r"write --max-num-seqs", r"drop|removed"),
+    "a flag that is misspelt": ("vllm: error: unrecognized arguments: --max-num-seq 4", r"use --max-num-seqs", r"drop|removed"),
     "a request's setting as a flag": (
-        "vllm: error: unrecognized arguments: --temperature 0.8", r"setting of requests", r"spelling|removed in",  # ramalama #758
+        "vllm: error: unrecognized arguments: --temperature 0.8", r"request parameter", r"spelling|removed in",  # ramalama #758
     ),
     "a template that fails on a message": (
-        "jinja2.exceptions.UndefinedError: 'dict object' has no attribute 'content'", r"refused the messages", r"pip|of different times",
+        "jinja2.exceptions.UndefinedError: 'dict object' has no attribute 'content'", r"rejected the messages", r"pip|of different times",
     ),
     "a name that does not exist": (
         "OSError: qwen/nope is not a local folder and is not a valid model identifier listed on 'https://huggingface.co/models'",

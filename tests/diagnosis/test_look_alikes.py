@@ -10,7 +10,7 @@ from tests.diagnosis.whole_log import diagnose
 CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     "an index that the kernel itself names": (
         '/pytorch/aten/src/ATen/native/cuda/IndexKernel.cu:111: operator(): block: [0,0,0], thread: [0,0,0] Assertion `-sizes[i] <= index && index < sizes[i] && "index out of bounds"` failed.\nRuntimeError: CUDA error: device-side assert triggered',
-        "xid_or_gpu_lost", "an index that is out of range", "xid|nvrm",
+        "xid_or_gpu_lost", "an out-of-range index", "xid|nvrm",
     ),
     "an assertion of a kernel is no broken GPU": (
         "RuntimeError: CUDA error: device-side assert triggered",
@@ -22,7 +22,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a row that was remapped": (
         "NVRM: Xid (PCI:0000:3b:00): 63, pid='<unknown>', name=<unknown>, Row Remapper: New row marked for remapping, reset gpu to activate.",
-        "xid_or_gpu_lost", "not a failure by itself", "context is lost",
+        "xid_or_gpu_lost", "this line alone is not a failure", "context is lost",
     ),
     "a device of this host": (
         "misc/ibvwrap.cc:94 NCCL WARN Call to ibv_open_device failed",
@@ -74,11 +74,11 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "the test input of a start": (
         '(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9]   File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in profile_run\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] ValueError: The decoder prompt (length 40000) is longer than the maximum model length of 32768.',
-        "context_length_exceeded", "No request is at fault", "lives on",
+        "context_length_exceeded", "No request is the cause", "keeps running",
     ),
     "a call that is no advice": (
         "ERROR 07-01 11:00:00 [core.py:400] Exception: Call to collective_rpc method failed: no reason",
-        "unknown", "No rule knows", "advises",
+        "unknown", "No rule matches", "advises",
     ),
     "a name of the Hub is no folder": (
         "  Value error, Invalid repository ID or local directory specified: 'acme/tiny-model'.",
@@ -98,11 +98,11 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a value of a list is no parser": (
         "vllm serve: error: argument --load-format: invalid choice: 'fast' (choose from 'auto', 'dummy')",
-        "wrong_flag_value", "a value of the list", "JSON",
+        "wrong_flag_value", "a value from the list", "JSON",
     ),
     "a program that is missing is no wrong library": (
         '(Worker pid=9) ERROR 03-03 10:00:00 [x.py:6]   File "/x/site-packages/flashinfer/jit/core.py", line 9, in build\n(Worker pid=9) ERROR 03-03 10:00:00 [x.py:6]   File "/usr/lib/python3.12/subprocess.py", line 9, in _execute_child\n(Worker pid=9) ERROR 03-03 10:00:00 [x.py:6] FileNotFoundError: [Errno 2] No such file or directory: \'cmake\'',
-        "unknown", "add its folder to PATH", "flashinfer",
+        "unknown", "add its directory to PATH", "flashinfer",
     ),
     "a file that is missing is no program": (
         '(Worker pid=9) ERROR 03-03 10:00:00 [x.py:6]   File "/x/site-packages/trainer/load.py", line 9, in read\n(Worker pid=9) ERROR 03-03 10:00:00 [x.py:6] FileNotFoundError: [Errno 2] No such file or directory: \'labels\'',
@@ -118,7 +118,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a library that is not found comes before its user": (
         "libhccl.so: cannot open shared object file: No such file or directory\nRuntimeError: Failed to load the backend extension: torch_npu. You can disable extension auto-loading with TORCH_DEVICE_BACKEND_AUTOLOAD=0.",
-        "missing_dependency_or_import_error", "those of the driver come from the host", "AUTOLOAD",
+        "missing_dependency_or_import_error", "the driver's libraries come from the host", "AUTOLOAD",
     ),
     "a TPU's main memory is a class": (
         "RuntimeError: RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 9.00G of 8.00G hbm.",
@@ -142,7 +142,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a package written for another vLLM": (
         'Traceback (most recent call last):\n  File "/x/site-packages/trainer/rollout.py", line 9, in <module>\nImportError: cannot import name \'OldParams\' from \'vllm.sampling_params\' (/x/site-packages/vllm/sampling_params.py)',
-        "missing_dependency_or_import_error", "vLLM itself is whole", "version that this vLLM requires",
+        "missing_dependency_or_import_error", "vLLM itself is intact", "version that this vLLM requires",
     ),
     "a driver's line proves no failed step": (
         STATS.format(39, "12.5") + "kernel: NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051) returned from _memdescAllocInternal(pMemDesc) @ mem_desc.c:1359",
@@ -158,7 +158,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a time-out that was warned of comes before the silence": (
         "(Worker_TP4 pid=5) WARNING 08-13 11:11:59 [x.py:85] Failed to set up the exchange: timed out connecting to 10.0.0.2:7000\n(EngineCore pid=3) INFO 08-13 11:14:02 [shm_broadcast.py:802] No available shared memory broadcast block found in 60 seconds.",
-        "shm_broadcast_hang", "the time-out at line 1 came first", "fuse_allreduce",
+        "shm_broadcast_hang", "the timeout in line 1 came first", "fuse_allreduce",
     ),
     "a tool call that could not be read is named although the server went on": (
         UP + "(APIServer pid=1) ERROR 06-22 19:39:54 [pythonic_tool_parser.py:101] Error in extracting tool call from response.\n(APIServer pid=1) ERROR 06-22 19:39:54 [pythonic_tool_parser.py:101] ValueError: not a list\n" + STATS.format(40, "12.5"),
@@ -198,7 +198,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a model named by place to a program of flags": (
         "api_server.py: error: unrecognized arguments: /models/m",
-        "unknown_flag", "--model MODEL", "give the model once",
+        "unknown_flag", "--model MODEL", "pass the model once",
     ),
     "no GPU at all is not one too few": (
         "AssertionError: local_world_size (2) must be less than or equal to the number of visible devices (0).",
@@ -262,7 +262,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "an instruction that the CPU lacks is a cause": (
         "INFO 05-24 11:12:51 [api_server.py:1043] vLLM API server version 0.8.5\n/bin/bash: line 1: 17 Illegal instruction (core dumped) vllm serve m",
-        "engine_dead", "this CPU does not have", "only the consequences",
+        "engine_dead", "this CPU does not support", "only consequences",
     ),
     "memory that RDMA cannot register is not the peer": (
         "[1.8] [w:37 :0] ib_md.c:307 UCX  ERROR ibv_reg_mr(address=0x7f) failed: Bad address\nnixl_cu12._bindings.nixlBackendError: NIXL_ERR_BACKEND",
@@ -286,7 +286,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "an adapter's missing folder is a reason": (
         'ValueError: Loading lora ["table_qc failed: No adapter found for /x/checkpoint-57"]',
-        "lora_mismatch", "not in the place that vLLM reads", "has no reason",
+        "lora_mismatch", "not at the path that vLLM reads", "does not give the reason",
     ),
     "a KV cache that has no room is not a large step": (
         'ERROR 05-08 11:47:02 [core.py:1136]   File "/x/abstract.py", line 123, in initialize_from_config\ntorch.OutOfMemoryError: HIP out of memory. Tried to allocate 12.95 GiB. GPU 0 has a total capacity of 127.00 GiB of which 11.55 GiB is free.',
@@ -326,7 +326,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a server that is not up yet has not failed": (
         'Warning  Unhealthy  3s (x3 over 13s)  kubelet  Startup probe failed: Get "http://10.244.0.13:8000/health": dial tcp 10.244.0.13:8000: connect: connection refused',
-        "engine_dead", "do not show a failure", "died",
+        "engine_dead", "do not show a vLLM failure", "died",
     ),
     "a kernel of AITER is no broken GPU": (
         "Queue 0x7e aborting with error : HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION: beyond the largest legal address. code: 0x29\nKernel Name: _ZN5aiter50fmoe_bf16_blockscaleFp8_g1u1",
@@ -342,7 +342,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "an answer of 500 is not health": (
         UP + '(APIServer pid=1) INFO:     10.0.0.1:5555 - "POST /v1/chat/completions HTTP/1.1" 500 Internal Server Error\n',
-        "unknown", "error of the server (500)", "nothing failed",
+        "unknown", "server error (500)", "nothing failed",
     ),
     "words with dashes in a value are no flags": (
         'vllm: error: unrecognized arguments: --reasoning-config {"reasoning_end_str":" -- Answer now.</think>"}',
@@ -378,7 +378,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "an engine that died has not lost one request only": (
         "ERROR 08-20 10:55:31 [core.py:515] EngineCore encountered a fatal error.\nERROR 08-20 10:55:31 [core.py:515] ValueError: Attempted to assign 40 = 40 multimodal tokens to 41 placeholders",
-        "unknown", "number of placeholders", "only this request",
+        "unknown", "audio placeholders than of embeddings", "only this request",
     ),
     "NCCL's own log is on, and has the reason": (
         "h:17:19 [0] NCCL INFO Connect res=0\nh:17:19 [0] misc/ibvwrap.cc:206 NCCL WARN Call to ibv_modify_qp failed with error No such device errno 19\nh:17:19 [0] NCCL INFO transport/net_ib.cc:937 -> 2\nERROR 03-23 23:10:38 [engine.py:448] RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",
@@ -390,7 +390,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a critical error at the end is not health": (
         UP + STATS.format(39, "12.5") + "tpu_driver: unrecoverable error on chip 3, killing process\n",
-        "unknown", "a critical error was reported right before the log ends", "nothing failed",
+        "unknown", "the log ends right after a critical error", "nothing failed",
     ),
     "a critical error before answers is not the end": (
         UP + "tpu_driver: unrecoverable error on chip 3, killing process\n" + STATS.format(39, "12.5"),
@@ -398,23 +398,23 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a Gaudi that failed is no NVIDIA GPU": (
         UP + STATS.format(39, "12.5") + "Synapse detected a device critical error that requires a restart. Killing process in 5 seconds (hl: 1) 19:39:11 [No progress error]\n",
-        "xid_or_gpu_lost", "critical error of the device", "xid",
+        "xid_or_gpu_lost", "critical device error", "xid",
     ),
     "an index that is out of range is no broken GPU": (
         UP + STATS.format(39, "12.5") + "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1289: indexSelectLargeIndex: block: [7,0,0], thread: [3,0,0] Assertion `srcIndex < srcSelectDimSize` failed.\n(EngineCore pid=4) ERROR 06-22 19:40:00 [core.py:9] torch.AcceleratorError: CUDA error: device-side assert triggered\n",
-        "xid_or_gpu_lost", "index that is out of range", "xid",
+        "xid_or_gpu_lost", "out-of-range index", "xid",
     ),
     "a body that was lost with an upgrade": (
-        UP + "WARNING:  Unsupported upgrade request.\n" + REFUSED.format(400) + STATS.format(39, "12.5"), "healthy", "HTTP/1.1", "the client's answer",
+        UP + "WARNING:  Unsupported upgrade request.\n" + REFUSED.format(400) + STATS.format(39, "12.5"), "healthy", "HTTP/1.1", "the response to the client",
     ),
     "a name that is not served, after an upgrade": (
         UP + "WARNING:  Unsupported upgrade request.\n" + REFUSED.format(404) + STATS.format(39, "12.5"), "healthy", "not served", "HTTP/1.1",
     ),
     "an error in one answer": (
-        UP + IN_ANSWER.format("APIServer"), "unknown", "One request failed with it", "engine died",
+        UP + IN_ANSWER.format("APIServer"), "unknown", "One request failed with this error", "engine died",
     ),
     "an error in one request, before others are answered": (
-        UP + "(APIServer pid=1) ERROR:    Exception in ASGI application\n(APIServer pid=1) LookupError: no such frame\n" + STATS.format(39, "12.5"), "benign_warning_noise", "One request failed with it", "may have ended",
+        UP + "(APIServer pid=1) ERROR:    Exception in ASGI application\n(APIServer pid=1) LookupError: no such frame\n" + STATS.format(39, "12.5"), "benign_warning_noise", "One request failed with this error", "may have ended",
     ),
     "an error of the API server that no request met": (
         UP + "(APIServer pid=1) LookupError: no such frame\n" + STATS.format(39, "12.5"), "benign_warning_noise", "may have ended a request", "One request failed",
@@ -594,5 +594,5 @@ def test_an_error_that_the_server_survived_is_not_called_harmless():
     found = diagnose(log.encode())
     assert (found.failure, found.sentence) == (
         "benign_warning_noise",
-        "the server went on after this error",
+        "the server kept running after this error",
     )

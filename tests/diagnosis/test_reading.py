@@ -29,8 +29,8 @@ START = b"INFO 11-21 03:00:00 [api_server.py:1805] vLLM API server version 0.10.
         (b"LPKSHHRH" + bytes(100), "journalctl"),
         (b"\x7fELF" + bytes(100), "program"),
         (b"(\xb5/\xfd" + bytes(100), "zstdcat"),
-        (b"Dear diary,\nERROR in my ways today: none.\n" * 50, "No line has the format of vLLM"),
-        (b"#!/bin/sh\nexec vllm serve model --port 8000\n", "No line has the format of vLLM"),
+        (b"Dear diary,\nERROR in my ways today: none.\n" * 50, "No line has vLLM's log format"),
+        (b"#!/bin/sh\nexec vllm serve model --port 8000\n", "No line has vLLM's log format"),
     ],
 )  # fmt: skip
 def test_what_is_no_log_of_vllm(log, words):

@@ -76,7 +76,7 @@ STORIES = {
     "a stall just now": (READY + TOKENS * 30 + STALL + TOKENS, "shm_broadcast_hang", 32),
     "it was asked to stop": (READY + TOKENS + GONE + DEAD, "healthy", None),
     "only the death": (READY + DEAD, "engine_dead", 2),
-    "an error that no rule knows, above the death": (STRANGE + DEAD, "unknown", 1),
+    "an unknown error: no rule matches it, above the death": (STRANGE + DEAD, "unknown", 1),
     "and below it": (DEAD + STRANGE, "unknown", 2),
     "a bare exception": (START_FAILED + BARE, "unknown", 2),
     "the first error, not the one that a rule knows": (LOADED + STRANGE + NCCL + DEAD, "unknown", 2),

@@ -74,7 +74,7 @@ def test_a_start_that_stalls_names_its_phase_and_no_restart():
     """Vllm #36357: a restart stops at the same point, and a flag skips it."""
     log = STARTED + LOADED + ENCODER + "".join(STALL.format(n) for n in (2, 3, 4))
     found = diagnose(log.encode())
-    assert "never came up" in found.sentence
+    assert "did not finish" in found.sentence
     assert "profiling" in found.sentence
     assert "--skip-mm-profiling" in [each.command for each in found.fixes]
     assert not any("restart the engine" in each.what for each in found.fixes)
@@ -104,7 +104,7 @@ def test_a_server_that_was_stopped():
         found = diagnose(log.encode())
         assert (found.failure, found.found) == ("healthy", False)
         assert "It was stopped on request (line 3)." in found.explanation
-        assert ("follow from the stop" in found.explanation) == errors
+        assert ("are a consequence of the stop" in found.explanation) == errors
 
 
 @pytest.mark.parametrize(("accepted", "drafted", "useless"), [(0, 900, True), (18, 900, True), (19, 900, False), (0, 0, False)])  # fmt: skip

@@ -63,7 +63,7 @@ _OF_REQUEST = re.compile(
     r"Exception in ASGI|completion stream|/vllm/entrypoints/\S{1,200}(?:serving|generator)"
 )
 
-ONE_REQUEST = "One request failed with it. As far as this log shows, the server goes on: do not restart it for this, but check whether other requests fail in the same way."
+ONE_REQUEST = "One request failed with this error. As far as this log shows, the server keeps running: do not restart it for this, but check whether other requests fail the same way."
 
 _SETTING = re.compile(r"(?:^|\s)--([a-z-]{3,60})[= ](\S{1,60})")
 
@@ -145,11 +145,11 @@ def _fails_again(life: Life, root: Finding, phase: int | None, *, sure: bool) ->
 def _came_first(life: Life, root: Finding, warned: tuple[int, str] | None) -> str:
     """Return a sentence about the line before a report of waiting."""
     if warned is not None:
-        return f"Line {root.number} reports it; the time-out at line {warned[0]} came first."
+        return f"Line {root.number} reports it; the timeout in line {warned[0]} came first."
     if life.progress is None or life.ready or life.serving:
         return ""
     number, line = life.progress
-    return f'The last known step of the start is line {number}: "{message_of(line)}".'
+    return f'The last known startup step is line {number}: "{message_of(line)}".'
 
 
 def _place(slug: str, root: Finding) -> str:
@@ -223,18 +223,16 @@ def unexplained(life: Life, root: Finding) -> Diagnosis:
         fixes = fitting(Told(), known.cures, evidence)
     else:
         place, fixes = raised_in(root.frames, root.line, root.source)
-        sentence = "an error that no rule knows"
-        text = "No rule knows this error"
+        sentence = "an error that no rule matches"
+        text = "No rule matches this error"
         text += ", and the engine died." if life.dead else "."
         text += f" {ONE_REQUEST}" if of_request(life, root) else ""
         if not life.dead and _BAD_DATA.search("\n".join(root.tail)):
-            fixes = (Check("check the data of this request: the server refused it with 4xx, and lives on"),)  # fmt: skip
+            fixes = (Check("check the data of this request: the server rejected it with 4xx and keeps running"),)  # fmt: skip
         if kernel := _KERNEL.search("\n".join(root.tail[:3])):
             below = f"{below} The kernel is {kernel[1]}.".strip()
-            fixes = (Check("search the issues of the library that this kernel is from, and of vLLM, for the kernel's name"),)  # fmt: skip
-        text = " ".join(
-            each for each in (text, below, root.advice, place, life.caution(root)) if each
-        )
+            fixes = (Check("search the issues of this kernel's library and of vLLM for the kernel's name"),)  # fmt: skip
+        text = " ".join(each for each in (text, below, root.advice, place, life.caution(root)) if each)  # fmt: skip
     confidence = UNKNOWN_CONFIDENCE if known is None else _SURE
     return life.diagnosis(UNKNOWN, confidence, sentence, text, (root.number, root.line), fixes, fatal=life.dead)  # fmt: skip
 
@@ -251,7 +249,7 @@ def _start_stalled(life: Life) -> Diagnosis | None:
         return None  # without a line of the start, the server may be running for days
     number, line = life.progress
     last = Silence(number, line, "", None)
-    said = f"Its workers have not answered for {len(stalls)} minutes or more; long compilations and slow loads look the same for some minutes."  # fmt: skip
+    said = f"Its workers have not responded for {len(stalls)} minutes or more; long compilations and slow loading appear the same for a few minutes."  # fmt: skip
     return silent(life, parallel.SHM, last, said, shown=stalls[0])
 
 

@@ -206,26 +206,26 @@ def _reason(of: Finding, findings: list[Finding]) -> Finding | None:
 
 AREAS = tuple((re.compile(pattern), words) for pattern, words in (
     (r" <module>$", "the import of this module"),
-    (r"nixl|mooncake|lmcache|kv_transfer|kv_connector|/kv_offload", "the transfer or offload of KV (a KV connector)"),
-    (r"/vllm/(?:multimodal|transformers_utils/processors)|mm_processor|preprocess", "the processing of images, video or sound"),
+    (r"nixl|mooncake|lmcache|kv_transfer|kv_connector|/kv_offload", "KV transfer or offload (a KV connector)"),
+    (r"/vllm/(?:multimodal|transformers_utils/processors)|mm_processor|preprocess", "image, video or audio processing"),
     (r"structured_output|xgrammar|llguidance|outlines", "structured output"),
     (r"spec_decode|eagle|medusa|draft_model|/mtp", "speculative decoding"),
     (r"/lora/|punica", "LoRA"),
-    (r"/eplb", "the balancing of experts (EPLB)"),
-    (r"tool_parser|reasoning_parser|/reasoning/", "the parser of tool calls or reasoning"),
-    (r"layers/quantization|compressed_tensors", "the quantization"),
-    (r"fused_moe|deep_ep|all2all", "the mixture of experts"),
-    (r"/sample/|flashinfer/sampling", "the choice of the next token (sampling)"),
+    (r"/eplb", "expert load balancing (EPLB)"),
+    (r"tool_parser|reasoning_parser|/reasoning/", "the tool call or reasoning parser"),
+    (r"layers/quantization|compressed_tensors", "quantization"),
+    (r"fused_moe|deep_ep|all2all", "mixture of experts (MoE)"),
+    (r"/sample/|flashinfer/sampling", "sampling of the next token"),
     (r"/attention/|flash_attn|backends/flashinfer|flashinfer/(?:attention|decode|prefill|mla|cascade)", "attention"),
     (r"/vllm/compilation|torch/_(?:inductor|dynamo)", "torch.compile"),
-    (r"model_loader|weight_utils", "the loading of weights"),
+    (r"model_loader|weight_utils", "weight loading"),
     (r"model_executor/models", "this model's implementation"),
-    (r"transformers_utils|/transformers/|/vllm/config", "the reading of the model's config or of settings"),
+    (r"transformers_utils|/transformers/|/vllm/config", "parsing of the model's config or of settings"),
     (r"/core/sched|kv_cache_manager|kv_cache_utils|block_pool", "the scheduler or the KV cache"),
-    (r"/vllm/distributed|torch/distributed|parallel_state", "the communication between workers"),
-    (r"/vllm/platforms", "the code for one platform"),
+    (r"/vllm/distributed|torch/distributed|parallel_state", "communication between workers"),
+    (r"/vllm/platforms", "platform-specific code"),
     (r"/entrypoints/|serving_\w{1,60}\.py|api_server", "the API server"),
-    (r"model_runner|gpu_worker|/v1/worker", "a step of the model, or its preparation"),
+    (r"model_runner|gpu_worker|/v1/worker", "a model step or its preparation"),
 ))  # fmt: skip
 _ROOT = re.compile(
     r"^(?:.*(?:site|dist)-packages/(?:[^/]{1,80}\.egg/)?|.*?/(\w{1,60})/(?=(?i:\1)/)|.*/(?=vllm/)|\.{3}/)"
@@ -256,13 +256,13 @@ def raised_in(frames: tuple[str, ...], line: str, source: str) -> tuple[str, tup
         package = _INSTALLED.get(package, package)
         innermost = package not in _BELOW | {""} and found == _split(frames[0])
         if innermost and OF_INTERFACE.search(line):
-            fixes.append(Check(f"check whether {package} is of a version that goes with this vLLM, and search its issues for this message", f"python -m pip show {package} vllm"))  # fmt: skip
+            fixes.append(Check(f"check whether the {package} version is compatible with this vLLM, and search its issues for this message", f"python -m pip show {package} vllm"))  # fmt: skip
         elif innermost:
-            fixes.append(Check(f"search the issues of {package} and of vLLM for this message, with the releases"))  # fmt: skip
+            fixes.append(Check(f"search the issues of {package} and vLLM for this message and the releases"))  # fmt: skip
     if area is not None:
         said.append(area)
     if not fixes and (found is not None or area is not None):
-        fixes.append(Check("search vLLM's issues for this message, with the release"))
+        fixes.append(Check("search vLLM's issues for this message and the release"))
     return f"It comes from {': '.join(said)}." if said else "", tuple(fixes)
 
 

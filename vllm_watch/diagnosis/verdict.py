@@ -25,7 +25,7 @@ from vllm_watch.diagnosis.stillness import Silence
 
 _REFUSED = re.compile(r'"(?:POST|GET) [^"]{1,300}" (4\d\d)\b')
 
-_REFUSALS = {"401": " (no API key, or another than the server's)", "404": " (a path or a model name that is not served)"}  # fmt: skip
+_REFUSALS = {"401": " (no API key, or not the server's)", "404": " (the path or model name is not served)"}  # fmt: skip
 
 _CRITICAL = re.compile(r"(?i)\b(?:critical|fatal|unrecoverable) (?:\w{1,20} )?(?:error|failure|exception)\b|\bkilling (?:this |the )?process\b|(?-i:\bFATAL\b)(?=[ :\]])")  # fmt: skip
 
@@ -44,8 +44,8 @@ def _refusals(scanner: Scanner) -> str:
     found = ((at, _REFUSED.search(each)) for at, each in reversed(list(enumerate(last))))
     at, code = next(((at, each[1]) for at, each in found if each), (0, None))
     if code in ("400", "422") and at and "Unsupported upgrade request" in last[at - 1]:
-        return f" Requests among the last lines were refused with {code}, the last one right after its client asked for another protocol (usually HTTP/2), which loses the body: let the client use HTTP/1.1."  # fmt: skip
-    return "" if code is None else f" Requests among the last lines were refused with {code}{_REFUSALS.get(code, '')}; the client's answer, or a warning before it, has the reason."  # fmt: skip
+        return f" The server rejected requests in the last lines with {code}, the last one right after its client requested another protocol (usually HTTP/2), which loses the body: make the client use HTTP/1.1."  # fmt: skip
+    return "" if code is None else f" The server rejected requests in the last lines with {code}{_REFUSALS.get(code, '')}; the response to the client, or a warning before it, has the reason."  # fmt: skip
 
 
 def _waiting(scanner: Scanner) -> str:
@@ -56,9 +56,9 @@ def _waiting(scanner: Scanner) -> str:
     used = stillness.used_percent(scanner.reports)
     if used >= stillness.FULL_PERCENT:
         block = scanner.life.facts.known.get("block_size", 0)
-        size = f" Each takes blocks of {block:,} tokens, even for a short prompt." if isinstance(block, int) and block >= stillness.LARGE_BLOCK else ""  # fmt: skip
-        return f" The running requests fill the KV cache ({used:g} %), and others wait for it: let fewer or shorter requests in, or leave the cache more memory.{size}"
-    return f" Since the report of {counts[1]} running and {counts[2]} waiting requests, no prompt was read: check whether the running requests have a limit of tokens (max_tokens)."
+        size = f" Each request takes blocks of {block:,} tokens, even for a short prompt." if isinstance(block, int) and block >= stillness.LARGE_BLOCK else ""  # fmt: skip
+        return f" The running requests fill the KV cache ({used:g} %), and other requests wait for it: admit fewer or shorter requests, or give the cache more memory.{size}"
+    return f" Since the report of {counts[1]} running and {counts[2]} waiting requests, vLLM read no prompt: check whether the running requests have a token limit (max_tokens)."
 
 
 def _remark(scanner: Scanner) -> Finding | None:
@@ -114,32 +114,36 @@ def _ends_in_traceback(scanner: Scanner) -> bool:
 
 
 def _ended_critically(life: Life, line: tuple[int, str]) -> Diagnosis:
-    text = "It came up, and no line after this one shows an answer. No rule knows this error."
-    see = Check("see whether the process still runs, and the driver's own report", "dmesg -T | tail -50")  # fmt: skip
-    return life.unknown("a critical error was reported right before the log ends", text, line, (see,))  # fmt: skip
+    text = "The server came up, and no later line shows a response. No rule matches this error."
+    see = Check("check whether the process is still running, and the driver's report", "dmesg -T | tail -50")  # fmt: skip
+    return life.unknown("the log ends right after a critical error", text, line, (see,))  # fmt: skip
 
 
 def _queue(life: Life, found: Silence) -> Diagnosis:
-    text = f"{found.running} requests are running and {found.waiting} waiting in the last report, and none was admitted since {found.since} ({(found.seconds or 0) / 60:.0f} minutes). The engine works, and this log does not show why they wait: long answers may hold all places or the KV cache."  # fmt: skip
-    fixes = (Check("see whether the running requests have a limit of tokens (max_tokens), and how many may run at once (--max-num-seqs)"), Check("watch the queue and the KV cache", "curl -s http://HOST:8000/metrics | grep -E 'num_requests_|cache_usage'"))  # fmt: skip
-    return life.unknown("no error in this log, but requests wait and none is admitted", text, (found.number, found.line), fixes)  # fmt: skip
+    text = f"{found.running} requests are running and {found.waiting} waiting in the last report, and the scheduler has admitted none since {found.since} ({(found.seconds or 0) / 60:.0f} minutes). The engine works, and this log does not show why they wait: long responses may occupy all slots or the KV cache."  # fmt: skip
+    fixes = (Check("check whether the running requests have a token limit (max_tokens), and how many can run at once (--max-num-seqs)"), Check("watch the queue and the KV cache", "curl -s http://HOST:8000/metrics | grep -E 'num_requests_|cache_usage'"))  # fmt: skip
+    return life.unknown("no error in this log, but requests are waiting and none is admitted", text, (found.number, found.line), fixes)  # fmt: skip
 
 
 def _blocked_queue(life: Life, found: Silence) -> Diagnosis:
-    text = f"{found.running} requests are running and {found.waiting} waiting in the last report, more ran at once before, and most of the KV cache is free: something other than memory blocks the others. Requests that wait for a grammar, for KV of another server or for the offloading connector (deferred) may take the places of --max-num-seqs."  # fmt: skip
-    fixes = (Check("see the reasons for which they wait", "curl -s http://HOST:8000/metrics | grep num_requests_waiting"), Fix("if nothing is admitted any more, restart the engine, and let fewer requests in, or raise --max-num-seqs"))  # fmt: skip
-    return life.unknown("requests wait, although the engine has room", text, (found.number, found.line), fixes)  # fmt: skip
+    text = f"{found.running} requests are running and {found.waiting} waiting in the last report, more ran at once before, and most of the KV cache is free: something other than memory blocks the waiting requests. Requests that wait for a grammar, for KV from another server or for the offloading connector (deferred) may occupy the slots of --max-num-seqs."  # fmt: skip
+    fixes = (Check("check the reasons for waiting", "curl -s http://HOST:8000/metrics | grep num_requests_waiting"), Fix("if the scheduler admits no more requests, restart the engine, and admit fewer requests or raise --max-num-seqs"))  # fmt: skip
+    return life.unknown("requests are waiting although the engine has capacity", text, (found.number, found.line), fixes)  # fmt: skip
 
 
 def _stopped(life: Life, text: str) -> Diagnosis:
     text = f"{text} It was stopped on request (line {life.stopped})."
-    text += " The errors after it follow from the stop." if life.failed_after_stop else ""
+    text += (
+        " The errors after that line are a consequence of the stop."
+        if life.failed_after_stop
+        else ""
+    )
     return life.diagnosis(HEALTHY, 0.8, "nothing failed; it was stopped on request", text)
 
 
 _EARLIER_RATIO = 0.7
 
-_NO_MESSAGE = "The exception stands at the end of the traceback: give more of the log."
+_NO_MESSAGE = "The exception is at the end of the traceback: diagnose more of the log."
 _STATEMENT = re.compile(r"(?:assert|raise) \S")
 
 _FRAME_LINES = 3  # a frame has up to three lines
@@ -178,7 +182,7 @@ def _beside(scanner: Scanner, life: Life, root: Finding) -> Diagnosis | None:
         complaint = life.complaint or (_remark(scanner) if root.process else None)
         if complaint and 0 < root.number - complaint.number <= near:
             found = explaining.unexplained(life, complaint)
-            return replace(found, failure=root.rule.failure, explanation=f"{found.explanation} Line {root.number} shows only the result; this earlier line may be the cause.")  # fmt: skip
+            return replace(found, failure=root.rule.failure, explanation=f"{found.explanation} Line {root.number} shows only the consequence; this earlier line may be the cause.")  # fmt: skip
     ended = "died unexpectedly, shutting down client" in root.line
     if ended and life.answered_all and not scanner.reports.last:
         return _only_waited(life, root, _SCRIPT_ENDED)
@@ -205,24 +209,24 @@ def _of_place(scanner: Scanner, life: Life) -> Diagnosis | None:
 
 def _of_stacks(scanner: Scanner) -> Diagnosis:
     found = stacks.threads("\n".join(scanner.stack))
-    text = "It shows the code that the process executed at that moment, and no error. If later dumps show the same, the process hangs there."  # fmt: skip
+    text = "The dump shows the code that the process was executing at that moment, and no error. If later dumps show the same code, the process hangs there."  # fmt: skip
     top = next((str(frame) for each in found for frame in each.frames[:1]), scanner.stack[0])
     number = next((at for at, each in enumerate(scanner.stack, 1) if top in each), 1)
-    fixes = (Check("dump all processes of the server, twice, a minute apart", "for p in $(pgrep -f VLLM::); do py-spy dump --pid $p; done"), Check("search vLLM's issues for the innermost frames"))  # fmt: skip
-    sentence = f"a dump of stacks (py-spy): its main thread is {stacks.where(chr(10).join(scanner.stack))}"  # fmt: skip
+    fixes = (Check("dump the stacks of all server processes twice, one minute apart", "for p in $(pgrep -f VLLM::); do py-spy dump --pid $p; done"), Check("search vLLM's issues for the innermost frames"))  # fmt: skip
+    sentence = f"a stack dump (py-spy): its main thread is {stacks.where(chr(10).join(scanner.stack))}"  # fmt: skip
     return scanner.life.unknown(sentence, text, (scanner.stack_from + number - 1, top), fixes)
 
 
 def _of_another(name: str, root: Finding | None) -> Diagnosis:
-    text = f"This is a log of {name}, and vLLM's flags and cures do not apply to it."
+    text = f"This is a log of {name}, and vLLM's flags and fixes do not apply to it."
     text += "" if root is None else f" Its first known error is line {root.number}: {root.line[:QUOTED]}"  # fmt: skip
     return Diagnosis(failure=NOT_VLLM, confidence=0.8, sentence=f"this is a log of {name}, not of vLLM", root_cause_line=None if root is None else root.line, line_number=None if root is None else root.number, explanation=text)  # fmt: skip
 
 
-_IDLE = "No request was running or waiting in the last statistics: an engine without work waits like this."
+_IDLE = "No request was running or waiting in the last statistics: an idle engine waits like this."
 
-_SHUT_DOWN = "The engine was asked to end before it, and ended. At the end of a script, some releases report that like a death."
-_SCRIPT_ENDED = "All prompts of this script were answered before it. At the end of a script, some releases report the engine's exit like a death. If results are missing, it did die: see dmesg."
+_SHUT_DOWN = "The engine was asked to shut down before this line, and shut down. At the end of a script, some releases report the shutdown as if the engine had died."
+_SCRIPT_ENDED = "All prompts of this script were answered before this line. At the end of a script, some releases report the engine's exit as if it had died. If results are missing, it did die: check dmesg."
 
 _WENT_ON = "The workers were busy, not stuck: one of them reported progress after this line. The log does not show whether the server came up."
 
@@ -232,9 +236,9 @@ def _only_waited(life: Life, root: Finding, text: str) -> Diagnosis:
 
 
 def _in_capture(life: Life, line: tuple[int, str]) -> Diagnosis:
-    text = "A traceback goes through the capture of CUDA graphs, and its last line, with the reason, is missing."  # fmt: skip
-    fix = Check("get the whole log: the line with the reason is missing")
-    return life.unknown("the capture of CUDA graphs failed", text, line, (fix,), fatal=True)
+    text = "A traceback passes through CUDA graph capture, and its last line, which has the reason, is missing."  # fmt: skip
+    fix = Check("get the full log: the line with the reason is missing")
+    return life.unknown("CUDA graph capture failed", text, line, (fix,), fatal=True)
 
 
 def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
@@ -290,14 +294,14 @@ def _no_tokens(scanner: Scanner, life: Life) -> Diagnosis:
     number, raw = scanner.reports.last or (scanner.lines, b"")
     idle = scanner.reports.idle
     last = "The last report has" if idle == 1 else f"The last {idle} reports have"
-    said = f"{last} requests and no tokens: one very long prompt, or a hang. The next reports will show which."  # fmt: skip
-    see = Check("see where the engine is", "py-spy dump --pid PID_OF_ENGINECORE")
-    return life.unknown("no error in this log, and no tokens at its end", said, (number, lines.shown(lines.clean(raw), 0)), (see,))  # fmt: skip
+    said = f"{last} requests but no tokens: one very long prompt, or a hang. The next reports will show which."  # fmt: skip
+    see = Check("check the engine's stack", "py-spy dump --pid PID_OF_ENGINECORE")
+    return life.unknown("no error in this log, but no tokens in its last reports", said, (number, lines.shown(lines.clean(raw), 0)), (see,))  # fmt: skip
 
 
 def _none_accepted(scanner: Scanner, life: Life) -> Diagnosis:
-    text = f"The last {scanner.none_accepted} reports of speculative decoding have drafted tokens and accepted (almost) none. Either the drafts or the model's own outputs are wrong, and each step costs more than without drafts."  # fmt: skip
-    fixes = (Check("check the answers, and start once without --speculative-config to compare"),)
+    text = f"The last {scanner.none_accepted} reports of speculative decoding show drafted tokens and (almost) no accepted ones. Either the drafts or the model's own outputs are wrong, and each step costs more than without drafts."  # fmt: skip
+    fixes = (Check("check the responses, and start once without --speculative-config to compare"),)
     return life.unknown(
         "no error in this log, but almost no drafted token is accepted", text, fixes=fixes
     )
@@ -305,8 +309,8 @@ def _none_accepted(scanner: Scanner, life: Life) -> Diagnosis:
 
 def _of_no_server(scanner: Scanner) -> Diagnosis:
     if scanner.of_kernel:
-        return Diagnosis(failure=HEALTHY, confidence=0.5, sentence="no known GPU error and no killed process in this kernel log", explanation="It does not show whether an engine works.")  # fmt: skip
-    text = "No line has the format of vLLM, and no known error was found."
+        return Diagnosis(failure=HEALTHY, confidence=0.5, sentence="no known GPU error and no killed process in this kernel log", explanation="This log does not show whether an engine works.")  # fmt: skip
+    text = "No line has vLLM's log format, and no known error was found."
     pasted = scanner.lines <= len(scanner.last)
     if (complaint := scanner.life.complaint or (_remark(scanner) if pasted else None)) is not None:
         return _reported(scanner, complaint)
@@ -317,7 +321,7 @@ def _of_no_server(scanner: Scanner) -> Diagnosis:
 
 def _reported(scanner: Scanner, error: Finding) -> Diagnosis:
     found = explaining.unexplained(scanner.life, error)
-    said = "" if scanner.wrote or found.confidence > UNKNOWN_CONFIDENCE else " No line has the format of vLLM."  # fmt: skip
+    said = "" if scanner.wrote or found.confidence > UNKNOWN_CONFIDENCE else " No line has vLLM's log format."  # fmt: skip
     return replace(found, explanation=found.explanation + said)
 
 
@@ -337,13 +341,13 @@ def _not_up(life: Life) -> Diagnosis:
     fixes: tuple[Fix, ...] = ()
     phase = explaining.as_sentence(phases.IN_WORDS[life.phase])
     if life.asked_to_stop and not life.of_a_start:
-        return _stopped(life, "This log begins after the start.")
+        return _stopped(life, "This log begins after startup.")
     if life.asked_to_stop:
-        sentence = "it was stopped from outside before it came up"
-        text = f"{explaining.as_sentence(sentence)} Line {life.stopped} shows it. {phase} A startup probe or a timeout that is too short does that."
+        sentence = "the server was stopped from outside before it came up"
+        text = f"{explaining.as_sentence(sentence)} Line {life.stopped} shows it. {phase} A startup probe or a timeout that is too short causes this."
     elif life.progress is not None:
         number, line = life.progress
-        text = f"{_UNPROVEN} {phase} Its last step is line {number}; if it stays there, it hangs in this step."
+        text = f"{_UNPROVEN} {phase} The last startup step is line {number}; if the log stays there, startup hangs in this step."
         evidence = Evidence(line, line, life.facts.complete(), life.phase)
         start = FAILURES[serving.HANG].variants[0]
         fixes = explaining.fitting(
@@ -353,9 +357,9 @@ def _not_up(life: Life) -> Diagnosis:
 
 
 def _ended(life: Life, line: tuple[int, str]) -> Diagnosis:
-    text = "No line shows that the server came up, and the lines after this one only show that the process has ended. A process that ends without an error was most often killed (host memory: see pinned and offloaded buffers of every worker)."  # fmt: skip
-    fixes = (Check("see whether it was killed", "dmesg -T | grep -i -E 'killed process|out of memory'"), Check("see its exit code", "docker inspect CONTAINER   (or kubectl describe pod POD)"))  # fmt: skip
-    return life.unknown("the process ended while it started, and no line shows why", text, line, fixes, fatal=True)  # fmt: skip
+    text = "No line shows that the server came up, and the lines after this one only show that the process ended. A process that ends without an error was most often killed (host memory: check pinned and offloaded buffers of every worker)."  # fmt: skip
+    fixes = (Check("check whether it was killed", "dmesg -T | grep -i -E 'killed process|out of memory'"), Check("check its exit code", "docker inspect CONTAINER   (or kubectl describe pod POD)"))  # fmt: skip
+    return life.unknown("the process ended during startup, and no line shows why", text, line, fixes, fatal=True)  # fmt: skip
 
 
 def _harmless(life: Life, *, ready: bool, waits: bool) -> Diagnosis | None:
@@ -370,31 +374,33 @@ def _harmless(life: Life, *, ready: bool, waits: bool) -> Diagnosis | None:
     if life.warned_of is not None:
         text = f"The level of this line is not ERROR. {_UNPROVEN}"
         return life.diagnosis(NOISE, 0.5, "only lines below level ERROR report a failure; this is the first", text, life.warned_of)  # fmt: skip
-    text = f"There are only warnings. {_UNPROVEN}"
+    text = f"The log has only warnings. {_UNPROVEN}"
     return life.diagnosis(NOISE, 0.5, "no error in this log, only warnings", text, life.warned)
 
 
 def _overlooked(life: Life, line: tuple[int, str]) -> Diagnosis:
-    text = f"vLLM goes on after this error. {_UNPROVEN}"
+    text = f"vLLM continues after this error. {_UNPROVEN}"
     return life.diagnosis(NOISE, 0.5, "nothing failed; the line is harmless", text, line)
 
 
 def _survived(life: Life, found: Finding, *, ready: bool) -> Diagnosis:
     error = _ERROR.search(found.line) is not None
-    text, fixes = "The server went on after this line.", tuple[Fix, ...]()
+    text, fixes = "The server kept running after this line.", tuple[Fix, ...]()
     known, evidence = explaining.meaning_of(life, found)
     if found.rule.failure == UNKNOWN and known is not None:
         text += f" {explaining.as_sentence(known.sentence)} {explaining.in_general(known)}"
         fixes = explaining.fitting(Told(), known.cures, evidence)
     elif killed := memory.KILLED.search(found.text):
         text += f" {explaining.as_sentence(f'the host ran out of memory, and the kernel killed process {killed[1]}')} If the server needs that process, its requests wait or fail."
-        fixes = (Check("see which process took the memory: the kernel's log lists all", "dmesg -T | grep -i -E 'killed process|oom-kill'"),)  # fmt: skip
+        fixes = (Check("check which process used the memory: the kernel log lists all processes", "dmesg -T | grep -i -E 'killed process|oom-kill'"),)  # fmt: skip
     elif explaining.of_request(life, found):
         text += f" {explaining.ONE_REQUEST}"
     elif error:
-        text += " The error may have ended a request: it, or the lines after it, have the reason."
+        text += (
+            " The error may have ended a request: this line or the lines after it have the reason."
+        )
     harmless = not error and not fixes
-    sentence = "nothing failed; the line is harmless" if harmless else "the server went on after this error"  # fmt: skip
+    sentence = "nothing failed; the line is harmless" if harmless else "the server kept running after this error"  # fmt: skip
     at = found.number, found.line
     return life.diagnosis(NOISE, 0.8 if ready else 0.5, sentence, text.strip(), at, fixes)
 
@@ -404,7 +410,7 @@ def _silence(scanner: Scanner, life: Life, *, ready: bool) -> Diagnosis | None:
         found = stillness.of_statistics(scanner.reports, scanner.last)
         if found is None:
             return None
-        lasted = "" if found.seconds is None else f", and the log goes on for {found.seconds / 60:.0f} minutes"  # fmt: skip
+        lasted = "" if found.seconds is None else f", and the log continues for {found.seconds / 60:.0f} minutes"  # fmt: skip
         alike = " (one very long prompt appears the same)" if found.running else ""
         since = f"since {found.since}" if found.since else "since this line"
         silence = f"no statistics {since}{lasted}" if found.reports == 0 else f"no tokens in the last {found.reports} reports{alike}"  # fmt: skip
@@ -412,4 +418,4 @@ def _silence(scanner: Scanner, life: Life, *, ready: bool) -> Diagnosis | None:
     found = None if ready else stillness.of_start(life.progress, scanner.last)
     if found is None or found.seconds is None:
         return None
-    return explaining.silent(life, serving.HANG, found, f"The last progress was at {found.since}; the log goes on for {found.seconds / 60:.0f} minutes.")  # fmt: skip
+    return explaining.silent(life, serving.HANG, found, f"The last progress was at {found.since}; the log continues for {found.seconds / 60:.0f} minutes.")  # fmt: skip

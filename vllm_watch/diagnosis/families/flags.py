@@ -17,8 +17,8 @@ HELP = "vllm serve --help=all   (before 0.10: --help)"
 NO_NUMBER = r"invalid literal for int\(\) with base|could not convert string to float"
 NOT_A_NUMBER = Variant(
     when=when(NO_NUMBER),
-    sentence="a text stands where vLLM reads a number",
-    why="The message quotes the text. It may be the value of a flag, of a VLLM_* variable or of a file; a whole number may have no decimal point and no unit.",
+    sentence="vLLM expected a number and read text",
+    why="The message quotes the text. It may be the value of a flag, of a VLLM_* variable or of a file; an integer cannot have a decimal point or a unit.",
     cures=(check("search the command line and the environment for this text", "env | grep -E '^(VLLM|CUDA|NCCL)_'", when(NO_NUMBER)),),
 )  # fmt: skip
 
@@ -44,9 +44,9 @@ _FIELD = re.compile(
 _REQUIRED = re.compile(r"arguments are required: (.{1,200})")
 _KEYWORD = re.compile(r"unexpected keyword argument '(\w{1,80})'")
 _OTHERS = {
-    "--tp": "write --tensor-parallel-size (short: -tp)", "--pp": "write --pipeline-parallel-size (short: -pp)", "--dp": "write --data-parallel-size (short: -dp)",
-    "--omni": "install vllm-omni of the release that goes with this vLLM: --omni is its flag",
-    "--mem-fraction-static": "write --gpu-memory-utilization: --mem-fraction-static is SGLang's", "--context-length": "write --max-model-len: --context-length is SGLang's",
+    "--tp": "use --tensor-parallel-size (short: -tp)", "--pp": "use --pipeline-parallel-size (short: -pp)", "--dp": "use --data-parallel-size (short: -dp)",
+    "--omni": "install the vllm-omni release that matches this vLLM: --omni is its flag",
+    "--mem-fraction-static": "use --gpu-memory-utilization: --mem-fraction-static is SGLang's", "--context-length": "use --max-model-len: --context-length is SGLang's",
 }  # fmt: skip
 """Flags of related programs, and the advice for each."""
 _SAMPLING = frozenset(("--temperature", "--top-p", "--top-k", "--min-p", "--max-tokens", "--repetition-penalty"))  # fmt: skip
@@ -72,14 +72,14 @@ def _unknown_flag(text: str, facts: Facts) -> Told:
         version = facts.get("vllm_version")
         known = vllm_flags.look_up(found[1].replace("_", "-"), None if version is None else str(version))  # fmt: skip
         gone = known.standing is Standing.REMOVED
-        said = f"removed in vLLM {known.removed_in}" if gone else f"vLLM {known.releases} has it" if known.releases else "check its spelling, and which release the program that passes it is made for"  # fmt: skip
-        fix = Fix(f"drop {found[1]}, or use the releases of vLLM and of its caller that go together ({said})", "python -m pip show vllm")  # fmt: skip
+        said = f"removed in vLLM {known.removed_in}" if gone else f"vLLM {known.releases} has it" if known.releases else "check its spelling, and the release that the calling program is made for"  # fmt: skip
+        fix = Fix(f"drop {found[1]}, or use matching releases of vLLM and its caller ({said})", "python -m pip show vllm")  # fmt: skip
         return Told(f"The argument is {found[1]}.", (fix,))
     if (found := _AMBIGUOUS.search(text)) and found[1].lstrip("-") in vllm_flags.table()[0]:
-        fix = Fix("name the model without a flag, also if a file of --config has the key", "vllm serve MODEL …") if found[1] == "--model" else Check("find the chart, script or --config file that passes it")  # fmt: skip
-        return Told(f"{found[1]} is a complete name, not an abbreviation: this command does not have the option.", (fix,))  # fmt: skip
+        fix = Fix("pass the model without a flag, even if a --config file has the key", "vllm serve MODEL …") if found[1] == "--model" else Check("find the chart, script or --config file that passes it")  # fmt: skip
+        return Told(f"{found[1]} is a complete flag name, not an abbreviation: this command does not have the option.", (fix,))  # fmt: skip
     if found:
-        return Told(f"{found[1]} is short for several flags.", (Fix(f"write one of them in full: {found[2]}"),))  # fmt: skip
+        return Told(f"{found[1]} is an abbreviation of several flags.", (Fix(f"write one of them in full: {found[2]}"),))  # fmt: skip
     found = _FLAGS.search(text)
     words = _VALUE.sub(" ", found[1]).split() if found else []
     flags = [each.partition("=")[0] for each in words if _FLAG.match(each)]
@@ -87,25 +87,26 @@ def _unknown_flag(text: str, facts: Facts) -> Told:
     dashed = [each for each in dashed if each.lstrip("-") in vllm_flags.table()[0]]
     if dashed:
         fixes = (Fix(f"write -{each}: it has two dashes") for each in dashed)
-        return Told(f"It does not know {', '.join(dashed)}.", tuple(fixes))
+        return Told(f"The program does not know {', '.join(dashed)}.", tuple(fixes))
     if flags and "flag_of_no_release" in facts:
-        fix = Check("see which program printed the line, and whether it fits the image, chart or script that passes the flag; if it should be vLLM, drop the flag")  # fmt: skip
+        fix = Check("check which program printed the line, and whether it matches the image, chart or script that passes the flag; if it should be vLLM, drop the flag")  # fmt: skip
         others = tuple(_flag_fix(each, facts) for each in flags if each in _OTHERS)
         return Told(
-            f"It does not know {', '.join(flags)}, and no release of vLLM does.", (*others, fix)
+            f"The program does not know {', '.join(flags)}, and no release of vLLM has it.",
+            (*others, fix),
         )
     # If the first unknown word is not a flag, the words after it are part of the mistake, even flags.
     if not flags or words[0][0] != "-":
         positional = " ".join(words[:3])
         if words and re.fullmatch(r"(?i)true|false|yes|no|on|off|[\d.]+", words[0]):
-            return Told(f"{words[0]} is a value, and the word before it takes none: a switch has no value.", (Fix("write the switch alone, or --no-NAME to turn it off; a chart or script may write NAME: true as a flag and a value"),))  # fmt: skip
+            return Told(f"{words[0]} is a value, but the word before it is a switch, which takes no value.", (Fix("write the switch alone, or --no-NAME to turn it off; a chart or script may turn NAME: true into a flag and a value"),))  # fmt: skip
         if "api_server.py: error:" in text:  # takes only flags, unlike `vllm serve`
-            return Told(f"{positional} is not a flag, and this program takes only flags.", (Fix("if it is the model, name it by flag", "--model MODEL"),))  # fmt: skip
+            return Told(f"{positional} is not a flag, and this program takes only flags.", (Fix("if it is the model, pass it with a flag", "--model MODEL"),))  # fmt: skip
         return Told(
-            f"{positional} is not a flag, and nothing that this command takes there.",
-            (Fix("give the model once; the official image already runs vllm serve, so leave those words out of its arguments"),),
+            f"{positional} is not a flag, and this command accepts no such argument there.",
+            (Fix("pass the model once; the official image already runs vllm serve, so remove those words from its arguments"),),
         )  # fmt: skip
-    return Told(f"It does not know {', '.join(flags)}.", tuple(_flag_fix(each, facts) for each in flags))  # fmt: skip
+    return Told(f"The program does not know {', '.join(flags)}.", tuple(_flag_fix(each, facts) for each in flags))  # fmt: skip
 
 
 _NAMES = {
@@ -134,9 +135,9 @@ def of_release(kind: str, match: re.Match[str] | None, facts: Facts, flag: str =
     if found.standing is Standing.NOT_YET:
         return Told(f"vLLM has {name} from {found.releases} on.", (Fix(f"install vLLM {found.releases} or later"),))  # fmt: skip
     if found.standing is Standing.REMOVED:
-        return Told(f"vLLM {found.removed_in} removed {name}.", (Fix(f"use vLLM {found.releases} or before, or the model's successor"),))  # fmt: skip
+        return Told(f"vLLM {found.removed_in} removed {name}.", (Fix(f"use vLLM {found.releases} or earlier, or the model's successor"),))  # fmt: skip
     if found.nearest and kind != vllm_flags.ARCHITECTURE:  # an architecture is copied, not typed
-        return Told(f"No release of vLLM has {name}.", (Fix(f"write {found.nearest}, if that is meant"),))  # fmt: skip
+        return Told(f"No release of vLLM has {name}.", (Fix(f"use {found.nearest}, if you meant that"),))  # fmt: skip
     return Told(f"Releases of vLLM with {name}: {found.releases}.") if found.releases else Told()
 
 
@@ -144,8 +145,8 @@ def field(text: str, facts: Facts) -> Told:
     """Quote the message below a header that counts errors."""
     if found := _REQUIRED.search(text):
         model = "model" in found[1]
-        fix = Fix("name the model", "vllm serve ORG/MODEL …") if model else Fix("add the argument that the message names")  # fmt: skip
-        return Told(f"It lacks {found[1].strip()}.", (fix,))
+        fix = Fix("specify the model", "vllm serve ORG/MODEL …") if model else Fix("add the argument that the message names")  # fmt: skip
+        return Told(f"The command lacks {found[1].strip()}.", (fix,))
     found = _FIELD.search(text)
     if found is None:
         return value(text, facts)
@@ -155,7 +156,7 @@ def field(text: str, facts: Facts) -> Told:
 
 def _flag_fix(flag: str, facts: Facts) -> Fix:
     if flag in _SAMPLING:
-        return Fix(f"drop {flag}: it is a setting of requests (or of --override-generation-config), not of the server")  # fmt: skip
+        return Fix(f"drop {flag}: it is a request parameter (or belongs in --override-generation-config), not a server flag")  # fmt: skip
     if flag in _OTHERS:
         return Fix(_OTHERS[flag])
     name, version = flag.lstrip("-"), facts.get("vllm_version")
@@ -164,7 +165,7 @@ def _flag_fix(flag: str, facts: Facts) -> Fix:
     found = vllm_flags.look_up(name, None if version is None else str(version))
     if known is None:
         meant = found.nearest or next((each for each in flags if each.startswith(name)), None)
-        what = f"write --{meant}" if meant else f"drop {flag}, or check its spelling"
+        what = f"use --{meant}" if meant else f"drop {flag}, or check its spelling"
         return Fix(f"{what}: no release of vLLM has {flag}", HELP)
     instead = f" ({found.instead})" if found.instead else ""
     if found.standing is Standing.REMOVED:
@@ -172,50 +173,50 @@ def _flag_fix(flag: str, facts: Facts) -> Fix:
     if found.standing is Standing.NOT_YET:
         return Fix(f"drop {flag}: it comes with vLLM {found.releases}")
     if version is not None or all(map(known.within, releases)):
-        return Check(f"see how {flag} is written: vLLM has it, but not here (quoted as one word with its value, or of another command)")  # fmt: skip
+        return Check(f"check how {flag} is written: vLLM has it, but not here (quoted as one word with its value, or a flag of another command)")  # fmt: skip
     first = ".".join(map(str, known.spans[0][0]))
     # This release is older, or the word was not read as a flag.
     if len(known.spans) == 1 and known.within(releases[-1]):
-        return Fix(f"vLLM has {flag} from {first} on: drop it if this release is older, else see how it is written (quoted as one word with its value, or of another command)")  # fmt: skip
+        return Fix(f"vLLM has {flag} from {first} on: drop it if this release is older, otherwise check how it is written (quoted as one word with its value, or a flag of another command)")  # fmt: skip
     return Fix(f"drop {flag}: vLLM {found.releases or f'from {first} on'} has it, and this release does not{instead}")  # fmt: skip
 
 
 NO_FIELD = Variant(
     when=when(r"\[type=(?:unexpected_keyword_argument|extra_forbidden)\b"),
-    sentence="a setting, often the JSON of a flag, has a field that this version of vLLM does not know",
-    why="The field was removed or renamed, comes with a later release, or is misspelt. Each start ends in the same way.",
-    cures=(cure("drop the field, or check its name in the documentation of this release", None, when(r"type=")),),
+    sentence="a setting, often the JSON of a flag, has a field that this vLLM version does not know",
+    why="The field was removed or renamed, requires a later release, or is misspelt. Every start fails the same way.",
+    cures=(cure("drop the field, or check its name in this release's documentation", None, when(r"type=")),),
 )  # fmt: skip
 
 FAILURES = (
     Failure(
         slug=FLAG,
-        sentence="the command line has an argument that this version of vLLM does not know",
-        why="Each start ends in the same way.",
+        sentence="the command line has an argument that this vLLM version does not know",
+        why="Every start fails the same way.",
         cures=(),
         deterministic=True,
         variants=(
             Variant(
-                when=when(r"__init__\(\) got an unexpected keyword"), sentence="the program that starts vLLM passes an argument that this version of vLLM does not know",
-                why="A script, or a framework around vLLM, is written for another release of it. Each start ends in the same way.",
+                when=when(r"__init__\(\) got an unexpected keyword"), sentence="the program that starts vLLM passes an argument that this vLLM version does not know",
+                why="A script, or a framework around vLLM, is written for another vLLM release. Every start fails the same way.",
             ),
             Variant(
-                when=when(facts=("flag_of_no_release",)), sentence="a program has an argument that it does not know, and no release of vLLM has it", confidence=0.6,
-                why="It may be an argument of a program around vLLM (a router, vllm-omni, a launcher), which is of another version, is not installed, or was not the one that was started.",
+                when=when(facts=("flag_of_no_release",)), sentence="a program received an argument that it does not know, and no release of vLLM has it", confidence=0.6,
+                why="It may be an argument of a program around vLLM (a router, vllm-omni, a launcher) that has another version, is not installed, or was not the one that was started.",
             ),
         ),
         numbers=_unknown_flag,
     ),
     Failure(
         slug=FLAG_VALUE,
-        sentence="a flag has a value that this version does not take, or lacks one",
-        why="Each start ends in the same way.",
+        sentence="a flag has a value that this version does not accept, or has no value",
+        why="Every start fails the same way.",
         cures=(
-            check("check in vLLM's documentation whether a later release has this value: the list is that of the installed release", "vllm --version", when(r"invalid choice|invalid (?:tool call|reasoning) parser")),
-            cure("use another parser only if it was made for this model; else start without the flag", None, when(r"invalid (?:tool call|reasoning) parser")),
-            cure("or use a value of the list, if its meaning fits", None, when(r"invalid choice", lacks=r"-parser")),
-            cure("if the value is JSON, see that the shell leaves its quotes: single quotes around, double quotes within", "--FLAG '{\"key\": \"value\"}'", when(r"cannot be converted|\bJSON\b|json\.")),
-            check("see the flag's values", HELP, when(lacks=r"arguments are required")),
+            check("check in vLLM's documentation whether a later release has this value: the list is the installed release's", "vllm --version", when(r"invalid choice|invalid (?:tool call|reasoning) parser")),
+            cure("use another parser only if it was made for this model; otherwise start without the flag", None, when(r"invalid (?:tool call|reasoning) parser")),
+            cure("or use a value from the list, if its meaning fits", None, when(r"invalid choice", lacks=r"-parser")),
+            cure("if the value is JSON, quote it so that the shell keeps its quotes: single quotes outside, double quotes inside", "--FLAG '{\"key\": \"value\"}'", when(r"cannot be converted|\bJSON\b|json\.")),
+            check("check the flag's values", HELP, when(lacks=r"arguments are required")),
         ),
         deterministic=True,
         numbers=field,
@@ -223,18 +224,18 @@ FAILURES = (
             NO_FIELD,
             Variant(
                 when=when(r"argument (?:subparser|subcommand|\{\w[^}]{0,200}\}): invalid choice"), sentence="the first word after vllm is not one of its commands",
-                why="The commands are serve, chat, complete, bench and others; a model or a flag stands in their place. Each start ends in the same way.",
-                cures=(cure("name the command first, then the model", "vllm serve ORG/MODEL …", when(r"invalid choice")), check("in a container, check the image's entrypoint: it may already be vllm, or vllm serve", "docker inspect --format '{{.Config.Entrypoint}} {{.Config.Cmd}}' IMAGE")),
+                why="The commands are serve, chat, complete, bench and others; a model or a flag is in their place. Every start fails the same way.",
+                cures=(cure("put the command first, then the model", "vllm serve ORG/MODEL …", when(r"invalid choice")), check("in a container, check the image's entrypoint: it may already be vllm, or vllm serve", "docker inspect --format '{{.Config.Entrypoint}} {{.Config.Cmd}}' IMAGE")),
             ),
             Variant(
-                when=when(r"--enable-auto-tool-choice requires --tool-call-parser"), sentence="--enable-auto-tool-choice needs a parser of tool calls, and none is named", why="Each start ends in the same way.",
-                cures=(cure("name the parser that was made for this model (its page, or vLLM's page on tool calling, has the name)", "--tool-call-parser NAME", when(r"requires")), cure("or, without tool calls, leave --enable-auto-tool-choice out", None, when(r"requires"))),
+                when=when(r"--enable-auto-tool-choice requires --tool-call-parser"), sentence="--enable-auto-tool-choice needs a tool call parser, and none is set", why="Every start fails the same way.",
+                cures=(cure("set the parser that was made for this model (the model's page, or vLLM's page on tool calling, names it)", "--tool-call-parser NAME", when(r"requires")), cure("or, without tool calls, remove --enable-auto-tool-choice", None, when(r"requires"))),
             ),
             Variant(
-                when=when(r"expected (?:one|at least one|\d+) arguments?"), sentence="a flag stands without its value", why="Each start ends in the same way.",
-                cures=(cure("write the value after the flag; check that a variable in its place is not empty, and write a value that begins with a dash with =", "--FLAG=VALUE", when(r"expected")),),
+                when=when(r"expected (?:one|at least one|\d+) arguments?"), sentence="a flag has no value", why="Every start fails the same way.",
+                cures=(cure("write the value after the flag; check that a variable used as the value is not empty, and write a value that begins with a dash with =", "--FLAG=VALUE", when(r"expected")),),
             ),
-            Variant(when=when(r"arguments are required"), sentence="the command lacks an argument", why="Each start ends in the same way."),
+            Variant(when=when(r"arguments are required"), sentence="a required argument is missing from the command", why="Every start fails the same way."),
         ),
     ),
 )  # fmt: skip
