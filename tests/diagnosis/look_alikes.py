@@ -444,7 +444,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a warning about a setting that the error does not name": (
         "WARNING 05-01 10:00:00 [config.py:9] --ring-parsing is not tested.\n" + CORE + "ValueError: the square is round",
-        "unknown", "No rule knows", "warned of a setting",
+        "unknown", "No rule matches", "warned of a setting",
     ),
     "a warning about the setting that the error names": (
         "WARNING 05-01 10:00:00 [config.py:9] --ring-parsing is not tested.\n" + CORE + "ValueError: ring parsing failed",
