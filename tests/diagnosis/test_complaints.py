@@ -136,7 +136,7 @@ CASES = {
     ),
     "a little free": (
         "ValueError: Free memory on device cuda:0 (0.4/15.9 GiB) on startup is less than desired GPU memory utilization (0.9, 14.3 GiB).\n",
-        "gpu_occupied_by_other_process", 1, "nvidia-smi", "reading is false",
+        "gpu_occupied_by_other_process", 1, "nvidia-smi", "reading is wrong",
     ),
     "an idle cluster of Ray": (
         WAITS + "Total Usage:\n 0.0/1.0 GPU\n",

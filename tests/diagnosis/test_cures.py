@@ -68,7 +68,7 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     "a GPU that others may share": (
         "ERROR 11-05 12:19:32 [linear.py:210] Failed to create unquantized linear weights: CUDA out of memory. Tried to allocate 896.00 MiB. GPU 0 has a total capacity of 93.09 GiB of which 739.81 MiB is free. Including non-PyTorch memory, this process has 80.10 GiB memory in use.\n"
         '  File "/x/vllm/model_executor/layers/linear.py", line 202, in create_weights',
-        r"nvidia-smi[\s\S]*if no other process does", r"--enforce-eager",
+        r"nvidia-smi[\s\S]*if no other process holds memory", r"--enforce-eager",
     ),
     "a fork": (
         "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method",
@@ -128,7 +128,7 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     ),
     "state blocks are no length": (
         "ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (600). Please lower max_num_seqs to at most 600 or increase gpu_memory_utilization.",
-        r"--max-num-seqs 600", r"--max-model-len|full length",
+        r"--max-num-seqs 600", r"--max-model-len|maximum length",
     ),
     "a length that was short by another's memory": (
         "ValueError: To serve at least one request with the model's max seq len (8192), 2.0 GiB KV cache is needed, which is larger than the available KV cache memory (0.40 GiB). Based on the available memory, the estimated maximum model length is 1632.",

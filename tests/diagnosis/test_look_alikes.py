@@ -126,7 +126,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a length that fits comes first": (
         "ValueError: To serve at least one request with the model's max seq len (8192), 2.0 GiB KV cache is needed, which is larger than the available KV cache memory (0.40 GiB). Based on the available memory, the estimated maximum model length is 1632.",
-        "kv_cache_too_small", "the numbers are in the message) None check whether another process", "--max-model-len 1632",
+        "kv_cache_too_small", "the message has the numbers) None check whether another process", "--max-model-len 1632",
     ),
     "a time-out of something else does not silence the workers": (
         "WARNING 06-22 19:29:00 [x.py:1] Failed to fetch the usage: timed out\n(EngineCore pid=3) INFO 08-13 11:14:02 [shm_broadcast.py:802] No available shared memory broadcast block found in 60 seconds.",
