@@ -102,7 +102,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a transport without RDMA": (
         "W0807 09:15:21.4  1204 topology.cpp:152] No RDMA devices found, check your device installation\n" + UP + CORE + "Mooncake transfer failed for request r1, ret: -1",
-        "kv_transfer", "no RDMA device on this host", "the other side: whether it runs",
+        "kv_transfer", "no RDMA device on this host", "that the other side runs",
     ),
     "a compiler that is not where CUDA_HOME says": (
         CORE + "subprocess.CalledProcessError: Command '['ninja', '-v', '-f', 'build.ninja']' returned non-zero exit status 1.\n" + CORE + "RuntimeError: Ninja build failed. Ninja output:\n" + CORE + "/bin/sh: 1: :/usr/local/cuda-12.8/bin/nvcc: not found",
@@ -162,7 +162,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "experts that cannot be divided": (
         "AssertionError: n_slots=130 must be divisible by ep_size=4. Adjust num_redundant_experts.",
-        "unknown", "num_redundant_experts", "leave --enable-eplb",
+        "unknown", "num_redundant_experts", "remove --enable-eplb",
     ),
     "a device that another process holds": (
         "chip init failed: open(/dev/vfio/3): Device or resource busy",

@@ -140,7 +140,7 @@ CASES = {
     ),
     "an idle cluster of Ray": (
         WAITS + "Total Usage:\n 0.0/1.0 GPU\n",
-        "ray_failure", 1, "asks for 2 GPUs, and Ray has registered only 1", "actors",
+        "ray_failure", 1, "requests 2 GPUs, and Ray has registered only 1", "actors",
     ),
     "a busy cluster of Ray": (WAITS + " 1.0/2.0 GPU\n", "ray_failure", 1, "Other actors", "none is in use"),
     "a grammar that is ignored": (

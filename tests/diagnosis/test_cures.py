@@ -97,7 +97,7 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     "GPUs of one host of several": (
         "WARNING 12-16 19:14:46 [ray_utils.py:331] Tensor parallel size (16) exceeds available GPUs (8). This may result in Ray placement group allocation failures.\n"
         "(autoscaler +5s) Error: No available node types can fulfill resource request {'GPU': 1.0, 'node:10.0.0.5': 0.001}.",
-        r"no node of the address", r"--tensor-parallel-size",
+        r"no node with the address", r"--tensor-parallel-size",
     ),
     "an index of a compiled kernel": (
         "/x/_inductor/runtime/compile_tasks.py:45: <module>: block: [3,0,0], thread: [1,0,0] Assertion `index out of bounds: 0 <= tmp10 < 4096` failed.",
@@ -231,10 +231,10 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     ),
     "the devices of a stage": (
         "(Worker pid=5) ERROR 07-01 09:00:00 [m.py:9] AssertionError: DP adjusted local rank 1 is out of bounds for 1 devices.\n(StageEngineCoreProc_stage2_replica0 pid=4) INFO 07-01 09:00:00 [m.py:4] exit",
-        r"needs 2 devices[\s\S]*size of the stage", r"nvidia-smi|CUDA_VISIBLE_DEVICES",
+        r"needs 2 devices[\s\S]*size of the failed stage", r"nvidia-smi|CUDA_VISIBLE_DEVICES",
     ),
     "the devices of an engine": (
-        "AssertionError: DP adjusted local rank 2 is out of bounds for 2 devices.", r"needs 3 devices[\s\S]*parallel size[\s\S]*nvidia-smi", r"of the stage that failed",
+        "AssertionError: DP adjusted local rank 2 is out of bounds for 2 devices.", r"needs 3 devices[\s\S]*parallel size[\s\S]*nvidia-smi", r"of the failed stage",
     ),
     "a packed weight": (
         "AssertionError: Tried to load weights of size torch.Size([32768, 1])to a parameter of size torch.Size([512, 128])", r"4-bit form[\s\S]*unquantized", r"ls -lL|revision, and",

@@ -226,11 +226,11 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "parts of 80 in groups of 128, at a known size": (
         "INFO 05-05 10:00:00 [u.py:1] non-default args: {'tensor_parallel_size': 8}\nValueError: The output_size of gate's and up's weight = 80 is not divisible by weight quantization block_n = 128.",
-        "tp_not_dividing_heads", "--tensor-parallel-size 1", "divide --tensor",
+        "tp_not_dividing_heads", "--tensor-parallel-size 1", "--tensor-parallel-size is divisible",
     ),
     "no smaller size gives groups of 128": (
         "INFO 05-05 10:00:00 [u.py:1] non-default args: {'tensor_parallel_size': 2}\nValueError: The input_size of down's weight = 720 is not divisible by weight quantization block_k = 128.",
-        "tp_not_dividing_heads", "no smaller tensor parallel size", "take a smaller",
+        "tp_not_dividing_heads", "no smaller tensor parallel size", "use a smaller",
     ),
     "NPUs of a Ray cluster are not asked of nvidia-smi": (
         "WARNING 01-06 02:10:13 [ray_utils.py:351] The number of required NPUs exceeds the total number of available NPUs in the placement group.",
@@ -254,7 +254,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "any free port is not the API's port": (
         'Traceback (most recent call last):\n  File "/x/vllm/utils.py", line 572, in get_open_port\n    s.bind(("", 0))\nOSError: [Errno 98] Address already in use',
-        "port_in_use", "No free port was left", "--port N",
+        "port_in_use", "any free port", "--port N",
     ),
     "a probe with a wrong path": (
         "Warning  Unhealthy  25m  kubelet  Liveness probe failed: HTTP probe failed with statuscode: 404\nNormal  Killing  25m  kubelet  Container vllm failed liveness probe, will be restarted",
@@ -274,7 +274,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "blocks that expired are not lost on the way": (
         "WARNING 08-16 08:09:07 [worker.py:2967] Releasing expired KV blocks for request r1 which were retrieved by 0 remote worker(s) before lease expired.",
-        "kv_transfer", "released before the decode server fetched them", "computed again",
+        "kv_transfer", "released before the decode server fetched them", "recomputed",
     ),
     "a Ray cluster whose GPUs are held": (
         "ValueError: Current node has no GPU available. current_node_resource={'accelerator_type:T4': 1.0, 'CPU': 112.0}. vLLM engine cannot start without GPU.",
@@ -374,7 +374,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a call that was given up is no wait, and a CPU has no Xid": (
         "INFO 06-08 09:01:02 [cpu_worker.py:118] OMP threads binding of Process 2288: 0-95\n" + "(EngineCore pid=2) INFO 06-08 09:09:12 [shm_broadcast.py:698] No available shared memory broadcast block found in 60 seconds.\n" * 12 + "(EngineCore pid=2) ERROR 06-08 09:12:15 [core.py:1138] EngineCore encountered a fatal error.\n(EngineCore pid=2) ERROR 06-08 09:12:15 [core.py:1138] TimeoutError: RPC call to execute_model timed out.",
-        "shm_broadcast_hang", "did not answer a call", "xid",
+        "shm_broadcast_hang", "did not answer an RPC", "xid",
     ),
     "an engine that died has not lost one request only": (
         "ERROR 08-20 10:55:31 [core.py:515] EngineCore encountered a fatal error.\nERROR 08-20 10:55:31 [core.py:515] ValueError: Attempted to assign 40 = 40 multimodal tokens to 41 placeholders",
