@@ -254,7 +254,7 @@ NEW_REPORTS: dict[str, tuple[str, set[str], str, str]] = {
     ),
     'vllm#54350: capability -1': (
         'ValueError: The quantization method moe_wna16 + awq is not supported for the current GPU. Minimum capability: 75. Current capability: -1.\n',
-        {'quantization_unsupported'}, 'capability: -1', 'half|from compute capability',
+        {'quantization_unsupported'}, 'capability: -1', 'half|need compute capability',
     ),
     'vllm#15073: xgrammar.so': (
         '    torch.ops.load_library(filepath)\n'

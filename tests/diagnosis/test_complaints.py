@@ -84,7 +84,7 @@ CASES = {
     ),
     "one reason of all backends": (
         BACKENDS.format(*["kv_cache_dtype not supported"] * 2),
-        "attention_backend_unavailable", 1, "All 2 backends refuse for the same reason: kv_cache_dtype not supported", "nvidia-smi",
+        "attention_backend_unavailable", 1, "All 2 backends are rejected for the same reason: kv_cache_dtype not supported", "nvidia-smi",
     ),
     "backends with different reasons": (
         BACKENDS.format("block_size not supported", "compute capability not supported"),

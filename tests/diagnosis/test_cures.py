@@ -157,7 +157,7 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     ),
     "FP8 on a card without": (
         "ValueError: type fp8e4nv not supported in this architecture. The supported fp8 dtypes are ('fp8e4b15', 'fp8e5')",  # vllm #18182
-        r"not in FP8", r"--dtype half",
+        r"not FP8", r"--dtype half",
     ),
     "bfloat16 on a card without": (
         "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla T4 GPU has compute capability 7.5.",

@@ -218,7 +218,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a GPU newer than the build is not too old": (
         "NotImplementedError: No compiled cutlass_moe_mm: no cutlass_scaled_mm kernel for CUDA device capability: 121.",
-        "quantization_unsupported", "newer than the build", "this GPU does not compute",
+        "quantization_unsupported", "newer than the build", "this GPU does not support",
     ),
     "a torchrun's port is not the server's": (
         'Traceback (most recent call last):\n  File "/x/torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py", line 67, in next_rendezvous\ntorch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: 29500, code: -98, name: EADDRINUSE',
@@ -246,7 +246,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "an image's libcuda is not an old driver": (
         "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 803: system has unsupported display driver / cuda driver combination",
-        "driver_cuda_mismatch", "does not belong to the host's kernel driver", "older than",
+        "driver_cuda_mismatch", "does not match the host's kernel driver", "older than",
     ),
     "input is no NPU": (
         "torch.distributed.DistBackendError: NCCL error in: x.cpp:275, unhandled cuda error, NCCL version 2.20.5\n    torch.distributed.all_reduce(input_, group=self.device_group)",
@@ -362,7 +362,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a build for another platform is no missing GPU": (
         "WARNING 11-20 18:31:55 [_custom_ops.py:20] Failed to import from vllm._C with ImportError('libcudart.so.12: cannot open shared object file: No such file or directory')\nRuntimeError: Failed to infer device type",
-        "driver_cuda_mismatch", "build for another platform", "--gpus",
+        "driver_cuda_mismatch", "built for another platform", "--gpus",
     ),
     "sampling is no attention": (
         '(Worker pid=9) ERROR 09-26 11:20:11 [x.py:6]   File "/x/dist-packages/flashinfer/sampling.py", line 980, in top_k\n(Worker pid=9) ERROR 09-26 11:20:11 [x.py:6] ValueError: odd logits',
@@ -425,15 +425,15 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     "an error in the engine": (UP + IN_ANSWER.format("EngineCore"), "unknown", "no rule", "One request failed"),
     "AWQ on a GPU that is too old for it": (
         "ValueError: The quantization method awq is not supported for the current GPU. Minimum capability: 75. Current capability: 70.",
-        "quantization_unsupported", "16 bits run", "AWQ or GPTQ run",
+        "quantization_unsupported", "16-bit weights run", "AWQ or GPTQ need",
     ),
     "FP8 on a GPU that runs AWQ": (
         "ValueError: The quantization method fp8 is not supported for the current GPU. Minimum capability: 80. Current capability: 75.",
-        "quantization_unsupported", "AWQ or GPTQ run", "16 bits run",
+        "quantization_unsupported", "AWQ or GPTQ need", "16-bit weights run",
     ),
     "a layer whose size no kernel takes": (
         "RuntimeError: Failed to find a kernel that can implement the WNA16 linear layer. Reasons:\n  MacheteLinearKernel requires capability 90, current compute  capability is 86\n  MarlinLinearKernel cannot implement due to: Weight output_size_per_partition = 2200 is not divisible by  min_thread_n = 64.",
-        "quantization_unsupported", "--tensor-parallel-size", "this GPU does not compute",
+        "quantization_unsupported", "--tensor-parallel-size", "this GPU does not support",
     ),
     "kernels for older GPUs than this one": (
         "NotImplementedError: No compiled cutlass_scaled_mm for a compute capability less than CUDA device capability: 120",
@@ -441,7 +441,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a quantization that a platform lacks": (
         "ValueError: awq_marlin quantization is currently not supported in rocm.",
-        "quantization_unsupported", "leave it out", "needs a newer GPU",
+        "quantization_unsupported", "remove it: vLLM", "needs a newer GPU",
     ),
     "shards of two quantizations": (
         "ValueError: Detected some but not all shards of model.layers.0.in_proj are quantized. All shards of fused layers to have the same precision.",
@@ -469,11 +469,11 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "FP8 weights beside a cache that is not": (
         "INFO 05-12 03:20:44 [core.py:105] Initializing a V1 LLM engine with config: model='/m', kv_cache_dtype=auto\nValueError: type fp8e4nv not supported in this architecture.",
-        "dtype_unsupported", "a version of the model that is not in FP8", "--kv-cache-dtype auto",
+        "dtype_unsupported", "a checkpoint of the model that is not FP8", "--kv-cache-dtype auto",
     ),
     "one of many reasons of backends": (
         "ValueError: No valid attention backend found for cuda with AttentionSelectorConfig(kv_cache_dtype=fp8_e4m3, use_sparse=True). Reasons: {FLASH_ATTN_MLA: [kv_cache_dtype not supported, sparse not supported], FLASHMLA_SPARSE: [compute capability not supported]}.",
-        "attention_backend_unavailable", "sparse attention has kernels for some GPUs", "leave --kv-cache-dtype out",
+        "attention_backend_unavailable", "sparse attention has kernels only for some GPUs", "remove --kv-cache-dtype",
     ),
     "sinks on an older GPU": (
         "AssertionError: Sinks are only supported in FlashAttention 3",
@@ -481,7 +481,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a compatibility library on a GPU that does not take it": (
         "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 804: forward compatibility was attempted on non supported HW",
-        "driver_cuda_mismatch", "take that folder out", "get_arch_list",
+        "driver_cuda_mismatch", "remove that directory", "get_arch_list",
     ),
     "a kernel that a driver does not load": (
         "torch.AcceleratorError: CUDA error: device kernel image is invalid",
@@ -505,7 +505,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a toolkit of another CUDA": (
         "RuntimeError: The detected CUDA version (11.8) mismatches the version that was used to compile PyTorch (12.4).",
-        "driver_cuda_mismatch", "nvcc --version", "no GPU is seen",
+        "driver_cuda_mismatch", "nvcc --version", "it sees no GPU",
     ),
     "an AMD GPU without free memory": (
         "HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate the necessary resources. Code: 0x1008 Available Free mem : 0 MB",
@@ -549,7 +549,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a convolution in two types": (
         "RuntimeError: Input type (float) and bias type (c10::BFloat16) should be the same",
-        "dtype_unsupported", "do not fit each other", "No rule",
+        "dtype_unsupported", "two data types do not match", "No rule",
     ),
     "bfloat16 for a model that takes no float16": (
         "INFO 05-12 03:20:44 [config.py:105] Resolved architecture of google/gemma-3-4b-it\nValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla T4 GPU has compute capability 7.5.",
