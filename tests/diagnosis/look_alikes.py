@@ -106,7 +106,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a compiler that is not where CUDA_HOME says": (
         CORE + "subprocess.CalledProcessError: Command '['ninja', '-v', '-f', 'build.ninja']' returned non-zero exit status 1.\n" + CORE + "RuntimeError: Ninja build failed. Ninja output:\n" + CORE + "/bin/sh: 1: :/usr/local/cuda-12.8/bin/nvcc: not found",
-        "compile_failure", "it has a colon", "read the compiler's own",
+        "compile_failure", "it contains a colon", "read the first `error`",
     ),
     "causes that a message only guesses": (
         CORE + "The actor is dead because its worker process has died. Some common causes include: (1) the process was killed by the OOM killer, (2) ray stop was called.",
@@ -396,7 +396,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "Triton's names that PyTorch does not find": (
         "torch._inductor.exc.InductorError: AttributeError: type object 'CompiledKernel' has no attribute 'ring'",
-        "compile_failure", "versions that do not fit", "compiling kernels failed",
+        "compile_failure", "incompatible versions", "compiling kernels failed",
     ),
     "the line of an assertion in a log of 0.7": (
         "ERROR 02-17 20:51:49 core.py:210]     assert is_supported(self.ring)\nERROR 02-17 20:51:49 core.py:210]            ^^^^^^^^^^^^\nERROR 02-17 20:51:49 core.py:210] AssertionError",

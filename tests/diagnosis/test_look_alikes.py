@@ -134,7 +134,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a colon in the path of a program that Python starts": (
         "FileNotFoundError: [Errno 2] No such file or directory: ':/usr/local/cuda/bin/nvcc'",
-        "compile_failure", "it has a colon", "install the CUDA toolkit",
+        "compile_failure", "it contains a colon", "install the CUDA toolkit",
     ),
     "a full disk beside NCCL's shared memory": (
         "(APIServer pid=1) ERROR 03-10 15:23:29 [x.py:1] OSError: [Errno 28] No space left on device: '/root/.cache/x'\n[0] misc/shmutils.cc:88 NCCL INFO /dev/shm/nccl-1 opened",
@@ -190,7 +190,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a colon in CUDA_HOME is no missing toolkit": (
         "/bin/sh: 1: /usr/local/cuda:/usr/local/cuda-13.0/bin/nvcc: not found\nninja: build stopped: subcommand failed.",
-        "compile_failure", "it has a colon", "install the CUDA toolkit",
+        "compile_failure", "it contains a colon", "install the CUDA toolkit",
     ),
     "a missing toolkit is no colon": (
         "/bin/sh: 1: /usr/local/cuda/bin/nvcc: not found\nninja: build stopped: subcommand failed.",
@@ -370,7 +370,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a compiler that is missing is no missing model": (
         "(Worker pid=9) ERROR 09-26 11:20:11 [x.py:6] FileNotFoundError: [Errno 2] No such file or directory: '/usr/bin/nvcc'",
-        "compile_failure", "no nvcc is found", "model",
+        "compile_failure", "nvcc is not found", "model",
     ),
     "a call that was given up is no wait, and a CPU has no Xid": (
         "INFO 06-08 09:01:02 [cpu_worker.py:118] OMP threads binding of Process 2288: 0-95\n" + "(EngineCore pid=2) INFO 06-08 09:09:12 [shm_broadcast.py:698] No available shared memory broadcast block found in 60 seconds.\n" * 12 + "(EngineCore pid=2) ERROR 06-08 09:12:15 [core.py:1138] EngineCore encountered a fatal error.\n(EngineCore pid=2) ERROR 06-08 09:12:15 [core.py:1138] TimeoutError: RPC call to execute_model timed out.",
@@ -521,7 +521,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a cache that something deleted": (
         "torch._inductor.exc.InductorError: FileNotFoundError: [Errno 2] No such file or directory: '/tmp/torchinductor_root/ab/x.py'",
-        "compile_failure", "folders of its own", "--enforce-eager",
+        "compile_failure", "its own cache directories", "--enforce-eager",
     ),
     "ninja beside Python": (
         "FileNotFoundError: [Errno 2] No such file or directory: 'ninja'",
@@ -533,7 +533,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a Triton kernel with too many threads": (
         "triton.runtime.errors.OutOfResources: out of resource: threads, Required: 1024, Hardware limit: 512",
-        "compile_failure", "names which", "more shared memory",
+        "compile_failure", "names the resource", "more shared memory",
     ),
     "a headerless driver call of Triton": (
         "torch._inductor.exc.InductorError: CalledProcessError: Command '['/usr/bin/gcc', '/tmp/t/cuda_utils.c', '-O3', '-lcuda']' returned non-zero exit status 1.",
