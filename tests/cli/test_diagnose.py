@@ -16,14 +16,14 @@ ERROR 07-11 06:23:06 [core.py:395] RuntimeError: Engine core initialization fail
 """
 
 SAID = """\
-Fewer state blocks fit than --max-num-seqs asks for (confidence 0.8)
+Fewer state blocks fit than --max-num-seqs requires (confidence 0.8)
 
   line 4: ERROR 07-11 06:23:05 [core.py:390] ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (600).
 
-1024 requests were to run at once, and 600 blocks fit. In general: A hybrid model (Mamba, linear attention) keeps one state block per running request, whatever the requests' length; the memory left holds fewer.
+1024 concurrent requests were configured, and 600 blocks fit. In general: A hybrid model (Mamba, linear attention) keeps one state block per running request, regardless of the request's length; the remaining memory holds fewer.
 
 what to do, if this fits:
-  - run no more requests at once than there are blocks
+  - limit concurrent requests to the number of blocks
       --max-num-seqs 600
 
 facts about the engine from the log:

@@ -38,7 +38,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a warning of something deprecated after it": (
         "ValueError: Unknown quantization method: int3\nx.py:9: FutureWarning: this call is deprecated",
-        "quantization_unsupported", "unknown to this release", "will be removed",
+        "quantization_unsupported", "does not know the method", "it is deprecated",
     ),
     "a plugin of vLLM above a kernel of PyTorch": (
         '(EngineCore pid=5) File "/x/site-packages/vllm_omni/worker.py", line 252, in run\n(EngineCore pid=5) RuntimeError: CUDA error: no kernel image is available for execution on the device',
@@ -102,11 +102,11 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a transport without RDMA": (
         "W0807 09:15:21.4  1204 topology.cpp:152] No RDMA devices found, check your device installation\n" + UP + CORE + "Mooncake transfer failed for request r1, ret: -1",
-        "kv_transfer", "no RDMA device on this host", "the other side: whether it runs",
+        "kv_transfer", "no RDMA device on this host", "that the other side runs",
     ),
     "a compiler that is not where CUDA_HOME says": (
         CORE + "subprocess.CalledProcessError: Command '['ninja', '-v', '-f', 'build.ninja']' returned non-zero exit status 1.\n" + CORE + "RuntimeError: Ninja build failed. Ninja output:\n" + CORE + "/bin/sh: 1: :/usr/local/cuda-12.8/bin/nvcc: not found",
-        "compile_failure", "it has a colon", "read the compiler's own",
+        "compile_failure", "it contains a colon", "read the first `error`",
     ),
     "causes that a message only guesses": (
         CORE + "The actor is dead because its worker process has died. Some common causes include: (1) the process was killed by the OOM killer, (2) ray stop was called.",
@@ -126,11 +126,11 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "FP8 where the KV cache is not": (
         "INFO 05-12 03:20:44 [core.py:105] Initializing a V1 LLM engine with config: model='/m', kv_cache_dtype=bfloat16\nValueError: type fp8e4nv not supported in this architecture.",
-        "dtype_unsupported", "not in FP8: search", "--kv-cache-dtype auto",
+        "dtype_unsupported", "not FP8: search", "--kv-cache-dtype auto",
     ),
     "FP8 where the KV cache is": (
         "INFO 05-12 03:20:44 [core.py:105] Initializing a V1 LLM engine with config: model='/m', kv_cache_dtype=fp8\nValueError: type fp8e4nv not supported in this architecture.",
-        "dtype_unsupported", "--kv-cache-dtype auto", "not in FP8: search",
+        "dtype_unsupported", "--kv-cache-dtype auto", "not FP8: search",
     ),
     "a request's grammar that failed while others are answered": (
         UP + "(EngineCore pid=2) ERROR 03-03 10:00:00 [x.py:1] Failed to advance FSM for request r1 for tokens 5.\n" + STATS.format(30, "80.0"),
@@ -256,7 +256,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a machine without driver has no wrong PyTorch": (
         "DEBUG 03-03 10:00:00 [__init__.py:9] TPU platform is not available because: No module named 'libtpu'\nDEBUG 03-03 10:00:00 [__init__.py:9] CUDA platform is not available because: NVML Shared Library Not Found\nx.py:9: UserWarning: CUDA initialization: Found no NVIDIA driver on your system.\nRuntimeError: Failed to infer device type",
-        "driver_cuda_mismatch", "--gpus all", "build of PyTorch",
+        "driver_cuda_mismatch", "--gpus all", "PyTorch build with CUDA",
     ),
     "checks of platforms before a start are no start": (
         "DEBUG 03-03 10:00:00 [__init__.py:9] ROCm platform is not available because: AMDSMI_STATUS_NOT_INIT\nINFO 03-03 10:00:00 [cpu_worker.py:118] OMP threads binding of Process 2: 0-9\nINFO 03-03 10:00:01 [api_server.py:1] vLLM API server version 0.19.1\n(EngineCore pid=2) INFO 03-03 10:09:12 [shm_broadcast.py:698] No available shared memory broadcast block found in 60 seconds.",
@@ -264,7 +264,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a warning alone excludes it": (
         "x.py:9: UserWarning: CUDA initialization: Found no NVIDIA driver on your system.\nRuntimeError: Failed to infer device type",
-        "driver_cuda_mismatch", "--gpus all", "build of PyTorch",
+        "driver_cuda_mismatch", "--gpus all", "PyTorch build with CUDA",
     ),
     "a worker that vanished": (
         STATS.format(39, "12.5") + "(EngineCore pid=2) ERROR 06-22 19:40:00 [x.py:1] Worker proc VllmWorker-3 died unexpectedly, shutting down executor.",
@@ -396,7 +396,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "Triton's names that PyTorch does not find": (
         "torch._inductor.exc.InductorError: AttributeError: type object 'CompiledKernel' has no attribute 'ring'",
-        "compile_failure", "versions that do not fit", "compiling kernels failed",
+        "compile_failure", "incompatible versions", "compiling kernels failed",
     ),
     "the line of an assertion in a log of 0.7": (
         "ERROR 02-17 20:51:49 core.py:210]     assert is_supported(self.ring)\nERROR 02-17 20:51:49 core.py:210]            ^^^^^^^^^^^^\nERROR 02-17 20:51:49 core.py:210] AssertionError",

@@ -45,7 +45,7 @@ MEMORY_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "logits of a whole prompt": (
         UP + CORE + '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in _get_prompt_logprobs_dict\n' + CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.20 GiB.",
-        "oom_runtime", "leave prompt_logprobs", "logits do not",
+        "oom_runtime", "without prompt_logprobs", "logits do not",
     ),
     "logits of a step": (
         UP + CORE + '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in execute_model\n' + CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.20 GiB.",
@@ -57,7 +57,7 @@ MEMORY_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "under WSL even less": (
         "(EngineCore pid=5) WARNING 03-03 09:59:00 [interface.py:1] Using 'pin_memory=False' as WSL is detected.\nRuntimeError: CUDA driver error: out of memory",
-        "out_of_memory", "memory limit of WSL", "nvidia-smi --query",
+        "out_of_memory", "WSL's memory limit", "nvidia-smi --query",
     ),
     "a step after the weights is not loading": (
         '(EngineCore pid=5) INFO 03-03 10:00:00 [default_loader.py:1] Loading weights took 3.10 seconds\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9]   File "/x/vllm/model_executor/models/qwen.py", line 9, in forward\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.',
@@ -137,7 +137,7 @@ MEMORY_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a cuBLAS that could not be initialized": (
         CORE + "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
-        "out_of_memory", "a cuBLAS of another CUDA release", "GPU memory ran out",
+        "out_of_memory", "a cuBLAS from a different CUDA release", "GPU memory ran out",
     ),
     "no room for a single token": (
         "ValueError: Cannot auto-fit max_model_len: not enough GPU memory available to serve even a single token. Try increasing `gpu_memory_utilization`.",
@@ -173,7 +173,7 @@ MEMORY_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "the OOM killer beside a line of the driver": (
         "NVRM: Check failed: Out of memory [NV_ERR_NO_MEMORY]\nVLLM::Worker_TP invoked oom-killer: gfp_mask=0x102cc2",
-        "cpu_ram_oom_killed", "host", "while all goes well",
+        "cpu_ram_oom_killed", "host", "while everything works",
     ),
     "graphs' pools in an allocator's message": (
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 126.00 MiB. GPU 0 has a total capacity of 31.36 GiB of which 111.94 MiB is free. Including non-PyTorch memory, this process has 31.24 GiB memory in use. Of the allocated memory 25.40 GiB is allocated by PyTorch, with 217.88 MiB allocated in private pools (e.g., CUDA Graphs), and 1.04 GiB is reserved by PyTorch but unallocated.",

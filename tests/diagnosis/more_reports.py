@@ -426,6 +426,6 @@ MORE_REPORTS: dict[str, tuple[str, set[str], str, str]] = {
     ),
     'occ gb10': (
         'ValueError: Free memory on device cuda:0 (118.0/121.69 GiB) on startup is less than desired GPU memory utilization (0.98, 119.2 GiB).\n',
-        {'gpu_occupied_by_other_process'}, '118', '--gpu-memory-utilization 0|asked for than is ever',
+        {'gpu_occupied_by_other_process'}, '118', '--gpu-memory-utilization 0|configured to take a larger share',
     ),
 }  # fmt: skip

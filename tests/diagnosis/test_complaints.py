@@ -84,7 +84,7 @@ CASES = {
     ),
     "one reason of all backends": (
         BACKENDS.format(*["kv_cache_dtype not supported"] * 2),
-        "attention_backend_unavailable", 1, "All 2 backends refuse for the same reason: kv_cache_dtype not supported", "nvidia-smi",
+        "attention_backend_unavailable", 1, "All 2 backends are rejected for the same reason: kv_cache_dtype not supported", "nvidia-smi",
     ),
     "backends with different reasons": (
         BACKENDS.format("block_size not supported", "compute capability not supported"),
@@ -136,11 +136,11 @@ CASES = {
     ),
     "a little free": (
         "ValueError: Free memory on device cuda:0 (0.4/15.9 GiB) on startup is less than desired GPU memory utilization (0.9, 14.3 GiB).\n",
-        "gpu_occupied_by_other_process", 1, "nvidia-smi", "reading is false",
+        "gpu_occupied_by_other_process", 1, "nvidia-smi", "reading is wrong",
     ),
     "an idle cluster of Ray": (
         WAITS + "Total Usage:\n 0.0/1.0 GPU\n",
-        "ray_failure", 1, "asks for 2 GPUs, and Ray has registered only 1", "actors",
+        "ray_failure", 1, "requests 2 GPUs, and Ray has registered only 1", "actors",
     ),
     "a busy cluster of Ray": (WAITS + " 1.0/2.0 GPU\n", "ray_failure", 1, "Other actors", "none is in use"),
     "a grammar that is ignored": (

@@ -68,7 +68,7 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     "a GPU that others may share": (
         "ERROR 11-05 12:19:32 [linear.py:210] Failed to create unquantized linear weights: CUDA out of memory. Tried to allocate 896.00 MiB. GPU 0 has a total capacity of 93.09 GiB of which 739.81 MiB is free. Including non-PyTorch memory, this process has 80.10 GiB memory in use.\n"
         '  File "/x/vllm/model_executor/layers/linear.py", line 202, in create_weights',
-        r"nvidia-smi[\s\S]*if no other process does", r"--enforce-eager",
+        r"nvidia-smi[\s\S]*if no other process holds memory", r"--enforce-eager",
     ),
     "a fork": (
         "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method",
@@ -97,7 +97,7 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     "GPUs of one host of several": (
         "WARNING 12-16 19:14:46 [ray_utils.py:331] Tensor parallel size (16) exceeds available GPUs (8). This may result in Ray placement group allocation failures.\n"
         "(autoscaler +5s) Error: No available node types can fulfill resource request {'GPU': 1.0, 'node:10.0.0.5': 0.001}.",
-        r"no node of the address", r"--tensor-parallel-size",
+        r"no node with the address", r"--tensor-parallel-size",
     ),
     "an index of a compiled kernel": (
         "/x/_inductor/runtime/compile_tasks.py:45: <module>: block: [3,0,0], thread: [1,0,0] Assertion `index out of bounds: 0 <= tmp10 < 4096` failed.",
@@ -128,7 +128,7 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     ),
     "state blocks are no length": (
         "ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (600). Please lower max_num_seqs to at most 600 or increase gpu_memory_utilization.",
-        r"--max-num-seqs 600", r"--max-model-len|full length",
+        r"--max-num-seqs 600", r"--max-model-len|maximum length",
     ),
     "a length that was short by another's memory": (
         "ValueError: To serve at least one request with the model's max seq len (8192), 2.0 GiB KV cache is needed, which is larger than the available KV cache memory (0.40 GiB). Based on the available memory, the estimated maximum model length is 1632.",
@@ -157,7 +157,7 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     ),
     "FP8 on a card without": (
         "ValueError: type fp8e4nv not supported in this architecture. The supported fp8 dtypes are ('fp8e4b15', 'fp8e5')",  # vllm #18182
-        r"not in FP8", r"--dtype half",
+        r"not FP8", r"--dtype half",
     ),
     "bfloat16 on a card without": (
         "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla T4 GPU has compute capability 7.5.",
@@ -231,10 +231,10 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     ),
     "the devices of a stage": (
         "(Worker pid=5) ERROR 07-01 09:00:00 [m.py:9] AssertionError: DP adjusted local rank 1 is out of bounds for 1 devices.\n(StageEngineCoreProc_stage2_replica0 pid=4) INFO 07-01 09:00:00 [m.py:4] exit",
-        r"needs 2 devices[\s\S]*size of the stage", r"nvidia-smi|CUDA_VISIBLE_DEVICES",
+        r"needs 2 devices[\s\S]*size of the failed stage", r"nvidia-smi|CUDA_VISIBLE_DEVICES",
     ),
     "the devices of an engine": (
-        "AssertionError: DP adjusted local rank 2 is out of bounds for 2 devices.", r"needs 3 devices[\s\S]*parallel size[\s\S]*nvidia-smi", r"of the stage that failed",
+        "AssertionError: DP adjusted local rank 2 is out of bounds for 2 devices.", r"needs 3 devices[\s\S]*parallel size[\s\S]*nvidia-smi", r"of the failed stage",
     ),
     "a packed weight": (
         "AssertionError: Tried to load weights of size torch.Size([32768, 1])to a parameter of size torch.Size([512, 128])", r"4-bit form[\s\S]*unquantized", r"ls -lL|revision, and",

@@ -126,7 +126,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a length that fits comes first": (
         "ValueError: To serve at least one request with the model's max seq len (8192), 2.0 GiB KV cache is needed, which is larger than the available KV cache memory (0.40 GiB). Based on the available memory, the estimated maximum model length is 1632.",
-        "kv_cache_too_small", "the numbers are in the message) None check whether another process", "--max-model-len 1632",
+        "kv_cache_too_small", "the message has the numbers) None check whether another process", "--max-model-len 1632",
     ),
     "a time-out of something else does not silence the workers": (
         "WARNING 06-22 19:29:00 [x.py:1] Failed to fetch the usage: timed out\n(EngineCore pid=3) INFO 08-13 11:14:02 [shm_broadcast.py:802] No available shared memory broadcast block found in 60 seconds.",
@@ -134,7 +134,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a colon in the path of a program that Python starts": (
         "FileNotFoundError: [Errno 2] No such file or directory: ':/usr/local/cuda/bin/nvcc'",
-        "compile_failure", "it has a colon", "install the CUDA toolkit",
+        "compile_failure", "it contains a colon", "install the CUDA toolkit",
     ),
     "a full disk beside NCCL's shared memory": (
         "(APIServer pid=1) ERROR 03-10 15:23:29 [x.py:1] OSError: [Errno 28] No space left on device: '/root/.cache/x'\n[0] misc/shmutils.cc:88 NCCL INFO /dev/shm/nccl-1 opened",
@@ -190,7 +190,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a colon in CUDA_HOME is no missing toolkit": (
         "/bin/sh: 1: /usr/local/cuda:/usr/local/cuda-13.0/bin/nvcc: not found\nninja: build stopped: subcommand failed.",
-        "compile_failure", "it has a colon", "install the CUDA toolkit",
+        "compile_failure", "it contains a colon", "install the CUDA toolkit",
     ),
     "a missing toolkit is no colon": (
         "/bin/sh: 1: /usr/local/cuda/bin/nvcc: not found\nninja: build stopped: subcommand failed.",
@@ -218,7 +218,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a GPU newer than the build is not too old": (
         "NotImplementedError: No compiled cutlass_moe_mm: no cutlass_scaled_mm kernel for CUDA device capability: 121.",
-        "quantization_unsupported", "newer than the build", "this GPU does not compute",
+        "quantization_unsupported", "newer than the build", "this GPU does not support",
     ),
     "a torchrun's port is not the server's": (
         'Traceback (most recent call last):\n  File "/x/torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py", line 67, in next_rendezvous\ntorch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: 29500, code: -98, name: EADDRINUSE',
@@ -226,11 +226,11 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "parts of 80 in groups of 128, at a known size": (
         "INFO 05-05 10:00:00 [u.py:1] non-default args: {'tensor_parallel_size': 8}\nValueError: The output_size of gate's and up's weight = 80 is not divisible by weight quantization block_n = 128.",
-        "tp_not_dividing_heads", "--tensor-parallel-size 1", "divide --tensor",
+        "tp_not_dividing_heads", "--tensor-parallel-size 1", "--tensor-parallel-size is divisible",
     ),
     "no smaller size gives groups of 128": (
         "INFO 05-05 10:00:00 [u.py:1] non-default args: {'tensor_parallel_size': 2}\nValueError: The input_size of down's weight = 720 is not divisible by weight quantization block_k = 128.",
-        "tp_not_dividing_heads", "no smaller tensor parallel size", "take a smaller",
+        "tp_not_dividing_heads", "no smaller tensor parallel size", "use a smaller",
     ),
     "NPUs of a Ray cluster are not asked of nvidia-smi": (
         "WARNING 01-06 02:10:13 [ray_utils.py:351] The number of required NPUs exceeds the total number of available NPUs in the placement group.",
@@ -246,7 +246,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "an image's libcuda is not an old driver": (
         "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 803: system has unsupported display driver / cuda driver combination",
-        "driver_cuda_mismatch", "does not belong to the host's kernel driver", "older than",
+        "driver_cuda_mismatch", "does not match the host's kernel driver", "older than",
     ),
     "input is no NPU": (
         "torch.distributed.DistBackendError: NCCL error in: x.cpp:275, unhandled cuda error, NCCL version 2.20.5\n    torch.distributed.all_reduce(input_, group=self.device_group)",
@@ -254,7 +254,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "any free port is not the API's port": (
         'Traceback (most recent call last):\n  File "/x/vllm/utils.py", line 572, in get_open_port\n    s.bind(("", 0))\nOSError: [Errno 98] Address already in use',
-        "port_in_use", "No free port was left", "--port N",
+        "port_in_use", "any free port", "--port N",
     ),
     "a probe with a wrong path": (
         "Warning  Unhealthy  25m  kubelet  Liveness probe failed: HTTP probe failed with statuscode: 404\nNormal  Killing  25m  kubelet  Container vllm failed liveness probe, will be restarted",
@@ -274,7 +274,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "blocks that expired are not lost on the way": (
         "WARNING 08-16 08:09:07 [worker.py:2967] Releasing expired KV blocks for request r1 which were retrieved by 0 remote worker(s) before lease expired.",
-        "kv_transfer", "released before the decode server fetched them", "computed again",
+        "kv_transfer", "released before the decode server fetched them", "recomputed",
     ),
     "a Ray cluster whose GPUs are held": (
         "ValueError: Current node has no GPU available. current_node_resource={'accelerator_type:T4': 1.0, 'CPU': 112.0}. vLLM engine cannot start without GPU.",
@@ -362,7 +362,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a build for another platform is no missing GPU": (
         "WARNING 11-20 18:31:55 [_custom_ops.py:20] Failed to import from vllm._C with ImportError('libcudart.so.12: cannot open shared object file: No such file or directory')\nRuntimeError: Failed to infer device type",
-        "driver_cuda_mismatch", "build for another platform", "--gpus",
+        "driver_cuda_mismatch", "built for another platform", "--gpus",
     ),
     "sampling is no attention": (
         '(Worker pid=9) ERROR 09-26 11:20:11 [x.py:6]   File "/x/dist-packages/flashinfer/sampling.py", line 980, in top_k\n(Worker pid=9) ERROR 09-26 11:20:11 [x.py:6] ValueError: odd logits',
@@ -370,11 +370,11 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a compiler that is missing is no missing model": (
         "(Worker pid=9) ERROR 09-26 11:20:11 [x.py:6] FileNotFoundError: [Errno 2] No such file or directory: '/usr/bin/nvcc'",
-        "compile_failure", "no nvcc is found", "model",
+        "compile_failure", "nvcc is not found", "model",
     ),
     "a call that was given up is no wait, and a CPU has no Xid": (
         "INFO 06-08 09:01:02 [cpu_worker.py:118] OMP threads binding of Process 2288: 0-95\n" + "(EngineCore pid=2) INFO 06-08 09:09:12 [shm_broadcast.py:698] No available shared memory broadcast block found in 60 seconds.\n" * 12 + "(EngineCore pid=2) ERROR 06-08 09:12:15 [core.py:1138] EngineCore encountered a fatal error.\n(EngineCore pid=2) ERROR 06-08 09:12:15 [core.py:1138] TimeoutError: RPC call to execute_model timed out.",
-        "shm_broadcast_hang", "did not answer a call", "xid",
+        "shm_broadcast_hang", "did not answer an RPC", "xid",
     ),
     "an engine that died has not lost one request only": (
         "ERROR 08-20 10:55:31 [core.py:515] EngineCore encountered a fatal error.\nERROR 08-20 10:55:31 [core.py:515] ValueError: Attempted to assign 40 = 40 multimodal tokens to 41 placeholders",
@@ -425,15 +425,15 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     "an error in the engine": (UP + IN_ANSWER.format("EngineCore"), "unknown", "no rule", "One request failed"),
     "AWQ on a GPU that is too old for it": (
         "ValueError: The quantization method awq is not supported for the current GPU. Minimum capability: 75. Current capability: 70.",
-        "quantization_unsupported", "16 bits run", "AWQ or GPTQ run",
+        "quantization_unsupported", "16-bit weights run", "AWQ or GPTQ need",
     ),
     "FP8 on a GPU that runs AWQ": (
         "ValueError: The quantization method fp8 is not supported for the current GPU. Minimum capability: 80. Current capability: 75.",
-        "quantization_unsupported", "AWQ or GPTQ run", "16 bits run",
+        "quantization_unsupported", "AWQ or GPTQ need", "16-bit weights run",
     ),
     "a layer whose size no kernel takes": (
         "RuntimeError: Failed to find a kernel that can implement the WNA16 linear layer. Reasons:\n  MacheteLinearKernel requires capability 90, current compute  capability is 86\n  MarlinLinearKernel cannot implement due to: Weight output_size_per_partition = 2200 is not divisible by  min_thread_n = 64.",
-        "quantization_unsupported", "--tensor-parallel-size", "this GPU does not compute",
+        "quantization_unsupported", "--tensor-parallel-size", "this GPU does not support",
     ),
     "kernels for older GPUs than this one": (
         "NotImplementedError: No compiled cutlass_scaled_mm for a compute capability less than CUDA device capability: 120",
@@ -441,7 +441,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a quantization that a platform lacks": (
         "ValueError: awq_marlin quantization is currently not supported in rocm.",
-        "quantization_unsupported", "leave it out", "needs a newer GPU",
+        "quantization_unsupported", "remove it: vLLM", "needs a newer GPU",
     ),
     "shards of two quantizations": (
         "ValueError: Detected some but not all shards of model.layers.0.in_proj are quantized. All shards of fused layers to have the same precision.",
@@ -469,11 +469,11 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "FP8 weights beside a cache that is not": (
         "INFO 05-12 03:20:44 [core.py:105] Initializing a V1 LLM engine with config: model='/m', kv_cache_dtype=auto\nValueError: type fp8e4nv not supported in this architecture.",
-        "dtype_unsupported", "a version of the model that is not in FP8", "--kv-cache-dtype auto",
+        "dtype_unsupported", "a checkpoint of the model that is not FP8", "--kv-cache-dtype auto",
     ),
     "one of many reasons of backends": (
         "ValueError: No valid attention backend found for cuda with AttentionSelectorConfig(kv_cache_dtype=fp8_e4m3, use_sparse=True). Reasons: {FLASH_ATTN_MLA: [kv_cache_dtype not supported, sparse not supported], FLASHMLA_SPARSE: [compute capability not supported]}.",
-        "attention_backend_unavailable", "sparse attention has kernels for some GPUs", "leave --kv-cache-dtype out",
+        "attention_backend_unavailable", "sparse attention has kernels only for some GPUs", "remove --kv-cache-dtype",
     ),
     "sinks on an older GPU": (
         "AssertionError: Sinks are only supported in FlashAttention 3",
@@ -481,7 +481,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a compatibility library on a GPU that does not take it": (
         "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 804: forward compatibility was attempted on non supported HW",
-        "driver_cuda_mismatch", "take that folder out", "get_arch_list",
+        "driver_cuda_mismatch", "remove that directory", "get_arch_list",
     ),
     "a kernel that a driver does not load": (
         "torch.AcceleratorError: CUDA error: device kernel image is invalid",
@@ -505,7 +505,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a toolkit of another CUDA": (
         "RuntimeError: The detected CUDA version (11.8) mismatches the version that was used to compile PyTorch (12.4).",
-        "driver_cuda_mismatch", "nvcc --version", "no GPU is seen",
+        "driver_cuda_mismatch", "nvcc --version", "it sees no GPU",
     ),
     "an AMD GPU without free memory": (
         "HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate the necessary resources. Code: 0x1008 Available Free mem : 0 MB",
@@ -521,7 +521,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a cache that something deleted": (
         "torch._inductor.exc.InductorError: FileNotFoundError: [Errno 2] No such file or directory: '/tmp/torchinductor_root/ab/x.py'",
-        "compile_failure", "folders of its own", "--enforce-eager",
+        "compile_failure", "its own cache directories", "--enforce-eager",
     ),
     "ninja beside Python": (
         "FileNotFoundError: [Errno 2] No such file or directory: 'ninja'",
@@ -533,7 +533,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a Triton kernel with too many threads": (
         "triton.runtime.errors.OutOfResources: out of resource: threads, Required: 1024, Hardware limit: 512",
-        "compile_failure", "names which", "more shared memory",
+        "compile_failure", "names the resource", "more shared memory",
     ),
     "a headerless driver call of Triton": (
         "torch._inductor.exc.InductorError: CalledProcessError: Command '['/usr/bin/gcc', '/tmp/t/cuda_utils.c', '-O3', '-lcuda']' returned non-zero exit status 1.",
@@ -549,7 +549,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a convolution in two types": (
         "RuntimeError: Input type (float) and bias type (c10::BFloat16) should be the same",
-        "dtype_unsupported", "do not fit each other", "No rule",
+        "dtype_unsupported", "two data types do not match", "No rule",
     ),
     "bfloat16 for a model that takes no float16": (
         "INFO 05-12 03:20:44 [config.py:105] Resolved architecture of google/gemma-3-4b-it\nValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla T4 GPU has compute capability 7.5.",

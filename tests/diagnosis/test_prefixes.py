@@ -76,7 +76,7 @@ def test_a_long_message_broken_by_a_terminal():
     )
     found = diagnose(log.encode())
     assert (found.failure, found.line_number) == ("kv_cache_too_small", 1)
-    assert "About 111,456 tokens would have fitted" in found.explanation
+    assert "About 111,456 tokens would have fit" in found.explanation
 
 
 def test_users_words_are_not_errors():

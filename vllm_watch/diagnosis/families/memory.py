@@ -80,194 +80,194 @@ _HOLDERS_ELSEWHERE = (
     check("check which processes hold memory on this GPU", "xpu-smi ps", when(r"\bxpu:\d|XPU out of memory|UR_RESULT_ERROR_OUT_OF")),
     check("check which processes hold memory on this accelerator", "hl-smi", when(r"PT_DEVMEM")),
 )  # fmt: skip
-_COHERENT = cure("if no process holds it, the page cache of the host may: this GPU's memory is a NUMA node of the host, too; check it, and drop the cache", "numactl -H; sync; echo 3 > /proc/sys/vm/drop_caches", when(facts=("coherent_memory",)))  # fmt: skip
+_COHERENT = cure("if no process holds it, the host's page cache may: this GPU's memory is also a NUMA node of the host; check it, and drop the cache", "numactl -H; sync; echo 3 > /proc/sys/vm/drop_caches", when(facts=("coherent_memory",)))  # fmt: skip
 _LOOK = (_HOLDERS, *_HOLDERS_ELSEWHERE, _COHERENT)
-_PAGE_CACHE = cure("free the page cache right before the start: on unified memory some releases count it as used GPU memory", "sync; echo 3 > /proc/sys/vm/drop_caches", when(facts=("unified_memory",)))  # fmt: skip
+_PAGE_CACHE = cure("drop the page cache right before you start vLLM: on unified memory, some releases count it as used GPU memory", "sync; echo 3 > /proc/sys/vm/drop_caches", when(facts=("unified_memory",)))  # fmt: skip
 _SMALLER_STEP = cure("if --max-num-batched-tokens is larger than this, lower it: smaller steps need less memory (the largest image or video must still fit)", "--max-num-batched-tokens 2048", when(r"[Tt]ried to allocate [\d.]+ G", facts=("!unified_memory",), phases=(2, 5)))  # fmt: skip
-_UNIFIED = "GPU and CPU share one memory here (unified memory): files in the page cache count as used in some releases, until they are dropped; processes always do. What the firmware sets aside for the GPU (carve-out) is missing, too."
+_UNIFIED = "GPU and CPU share one memory here (unified memory). Some releases count the page cache as used memory until it is dropped; memory of processes always counts. Memory that the firmware reserves for the GPU (carve-out) is missing, too."
 _HBM = r"(?i:ran out of memory in memory space hbm)"
 _OF_DRIVER = Variant(
-    when=when(r"NVRM: .{0,200}NV_ERR_NO_MEMORY"), sentence="the driver could not allocate memory; its line alone does not show that the engine failed of it",
-    why="Such lines also come while all goes well. Where GPU and CPU share one memory, the host may even reset.",
+    when=when(r"NVRM: .{0,200}NV_ERR_NO_MEMORY"), sentence="the GPU driver could not allocate memory; this line alone does not show that the engine failed because of it",
+    why="The driver also logs such lines while everything works. If GPU and CPU share one memory, the host may even reset.",
     cures=(
-        check("see how the engine's own log and the host went on", "journalctl --list-boots; journalctl -b -1 -n 50"),
+        check("check the next lines of the engine's log and of the host's log", "journalctl --list-boots; journalctl -b -1 -n 50"),
         *_LOOK,
-        cure("if it goes with failures, leave more memory: a smaller --gpu-memory-utilization or --max-num-batched-tokens", None, when(r"NO_MEMORY", phases=(5,))),
+        cure("if failures accompany it, leave more memory free: lower --gpu-memory-utilization or --max-num-batched-tokens", None, when(r"NO_MEMORY", phases=(5,))),
     ),
 )  # fmt: skip
 _NOT_OUT = Variant(
     when=when(facts=("more_free_than_asked",)),
     sentence="an allocation on the GPU failed, but the GPU was not out of memory",
-    why="By its own message much more was free than it asked for: an error before it, a limit of this process (a memory fraction, cumem) or memory that was freed since.",
+    why="Its message shows much more free memory than it requested. The cause is an earlier error, a limit of this process (a memory fraction, cumem), or memory that was freed since.",
     cures=(check("read the error before it: the allocator's first error has more detail"), cure("if GPU and CPU share one memory, give vLLM a smaller share of it", "--gpu-memory-utilization 0.7", when(r"[Tt]ried to allocate [\d.]+ G")), *_LOOK),
     deterministic=False,
 )  # fmt: skip
 _TOO_LARGE = Variant(
     when=when(facts=("more_than_the_gpu",)), sentence="one allocation was larger than the whole GPU",
-    why="Such a tensor grows with the input: attention without a fused kernel, a very large image, or a long prompt in one step. Neither other processes nor vLLM's share of the memory matter.",
-    cures=(cure("limit the input of a step, or the size of images", "--max-num-batched-tokens 2048   (or --mm-processor-kwargs '{\"max_pixels\": N}')", when(r"[Tt]ried to allocate")), check("check which attention backend the log names, and search vLLM's issues for the function in the traceback")),
+    why="Such a tensor grows with the input: attention without a fused kernel, a very large image, or a long prompt in one step. Neither other processes nor vLLM's share of GPU memory matter.",
+    cures=(cure("limit the input per step, or the image size", "--max-num-batched-tokens 2048   (or --mm-processor-kwargs '{\"max_pixels\": N}')", when(r"[Tt]ried to allocate")), check("check which attention backend the log names, and search vLLM's issues for the function in the traceback")),
 )  # fmt: skip
 _WAKING = Variant(
     when=when(seen=r"wake_up|cumem_allocator|cumem\.py|create_and_map"), sentence="GPU memory ran out in vLLM's sleep-mode allocator (cumem)",
-    why="With sleep mode weights and KV cache are allocated through it; an engine that wakes up needs all of it at once, and another process may have taken it.",
+    why="In sleep mode, vLLM allocates weights and KV cache through it. An engine that wakes up needs all of this memory at once, and another process may have taken it.",
     cures=(*_LOOK, cure("wake it only after the other process (a trainer, a second model) has freed its memory", None, when(seen=r"wake_up|create_and_map"))),
     deterministic=False,
 )  # fmt: skip
 _OF_DRIVER_CALL = Variant(
     when=when(BY_DRIVER.pattern),
-    sentence='a call of the GPU driver failed with "out of memory"; this log does not show how full the GPU was',
-    why="PyTorch's allocator reported no sums. The driver returns this error for pinned host memory and address ranges, too, so a smaller model or share may not help.",
+    sentence='a GPU driver call failed with "out of memory"; this log does not show how full the GPU was',
+    why="PyTorch's allocator reported no memory totals. The driver also returns this error for pinned host memory and address ranges, so a smaller model or a lower --gpu-memory-utilization may not help.",
     cures=(
         check("check how much GPU memory is in use right before the error", "nvidia-smi"),
         cure("if it is nearly full, lower --gpu-memory-utilization by 0.05", None, when(BY_DRIVER.pattern, phases=(4, 5))),
-        cure("under WSL, GPU memory may be free: leave expandable_segments out, and check the memory limit of WSL (.wslconfig)", "echo $PYTORCH_CUDA_ALLOC_CONF; export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False", when(BY_DRIVER.pattern, facts=("wsl",))),
-        cure("if PYTORCH_CUDA_ALLOC_CONF sets expandable_segments, leave it out", "echo $PYTORCH_CUDA_ALLOC_CONF", when(BY_DRIVER.pattern, facts=("!wsl",))),
+        cure("under WSL, GPU memory may be free: disable expandable_segments, and check WSL's memory limit (.wslconfig)", "echo $PYTORCH_CUDA_ALLOC_CONF; export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False", when(BY_DRIVER.pattern, facts=("wsl",))),
+        cure("if PYTORCH_CUDA_ALLOC_CONF sets expandable_segments, remove it", "echo $PYTORCH_CUDA_ALLOC_CONF", when(BY_DRIVER.pattern, facts=("!wsl",))),
     ),
     deterministic=False,
 )  # fmt: skip
 _ON_TPU = Variant(
     when=when(_HBM), sentence="the TPU's memory (HBM) ran out",
     why="Weights, KV cache, the compiled programs and the largest step share it.",
-    cures=(cure("spread the model over more chips, use a smaller or quantized model, or allow shorter requests", "--tensor-parallel-size N   (or a smaller --max-model-len)", when(_HBM)),),
+    cures=(cure("shard the model over more chips, use a smaller or quantized model, or limit the request length", "--tensor-parallel-size N   (or a smaller --max-model-len)", when(_HBM)),),
 )  # fmt: skip
 _OF_CUBLAS = Variant(
-    when=when(r"CUBLAS_STATUS_NOT_INITIALIZED"), sentence="the library cuBLAS could not be initialized: most often the GPU has too little free memory for it",
-    why="If memory is free, an earlier CUDA error of this process, or a cuBLAS of another CUDA release than PyTorch's, has the same effect.",
-    cures=(*_LOOK, cure("if memory is free, check for an earlier CUDA error in this log, and whether another cuBLAS comes first", "python -m pip list | grep -i -E '^torch |cublas'; echo $LD_LIBRARY_PATH", when(lacks=r"\bHIP\b|hipError|rocm|\bNPU\b"))),
+    when=when(r"CUBLAS_STATUS_NOT_INITIALIZED"), sentence="cuBLAS could not be initialized: most often the GPU has too little free memory for it",
+    why="If memory is free, an earlier CUDA error in this process, or a cuBLAS from a different CUDA release than PyTorch's, has the same effect.",
+    cures=(*_LOOK, cure("if memory is free, check for an earlier CUDA error in this log, and for another cuBLAS that is found first", "python -m pip list | grep -i -E '^torch |cublas'; echo $LD_LIBRARY_PATH", when(lacks=r"\bHIP\b|hipError|rocm|\bNPU\b"))),
     deterministic=False, confidence=0.6,
 )  # fmt: skip
 _METAL = r"MPS backend out of memory|kIOGPUCommandBufferCallbackErrorOutOfMemory"
 _ON_METAL = Variant(
-    when=when(_METAL), sentence="the memory that this Mac lets its GPU use ran out",
+    when=when(_METAL), sentence="the GPU used up the memory that this Mac lets it use",
     why="GPU, CPU and all programs share it. A setting that lifts the limit can make the whole machine fail.",
-    cures=(check("check the memory that other programs hold, and close those that nothing needs", "top -o mem -l 1 | head -30"), cure("serve a smaller or quantized model, or allow shorter requests", "--max-model-len N", when(_METAL))),
+    cures=(check("check how much memory other programs hold, and close those that nothing needs", "top -o mem -l 1 | head -30"), cure("serve a smaller or quantized model, or limit the request length", "--max-model-len N", when(_METAL))),
 )  # fmt: skip
 _ELSEWHERE = (_ON_TPU, _ON_METAL, _OF_DRIVER_CALL, _OF_CUBLAS)
 _ON_UNIFIED = Variant(
     when=when(facts=("unified_memory",)),
     sentence="memory ran out on a machine whose GPU and CPU share one memory",
     why=_UNIFIED,
-    cures=(_PAGE_CACHE, check("see the memory of the page cache and other processes", "free -g"), cure("if the files of the weights are larger than the memory that is available then, serve a smaller or quantized model", None, when(facts=("unified_memory",), phases=(1,)))),
+    cures=(_PAGE_CACHE, check("check the memory of the page cache and other processes", "free -g"), cure("if the weight files are larger than the memory available then, serve a smaller or quantized model", None, when(facts=("unified_memory",), phases=(1,)))),
     deterministic=False,
 )  # fmt: skip
 _BUDGET_ON_UNIFIED = Variant(
-    when=when(_OF_BUDGET, facts=("unified_memory",)), sentence="the share of memory that vLLM may use leaves nothing for the KV cache, on a machine whose GPU and CPU share one memory",
+    when=when(_OF_BUDGET, facts=("unified_memory",)), sentence="vLLM's share of memory leaves nothing for the KV cache, on a machine whose GPU and CPU share one memory",
     why=_UNIFIED,
-    cures=(_PAGE_CACHE, check("see how much memory is available; if it is more than vLLM's share, raise --gpu-memory-utilization in small steps, and leave the host several GiB", "free -g"), cure("or lower the peak: --max-num-batched-tokens, --max-num-seqs", None, when(_OF_BUDGET))),
+    cures=(_PAGE_CACHE, check("check how much memory is available; if it is more than vLLM's share, raise --gpu-memory-utilization in small steps, and leave the host several GiB", "free -g"), cure("or lower the peak: --max-num-batched-tokens, --max-num-seqs", None, when(_OF_BUDGET))),
     deterministic=False,
 )  # fmt: skip
 
 _TOO_MANY_BLOCKS = Variant(
-    when=when(r"reducing the number of blocks"), sentence="the device's memory is too small for so many blocks of KV cache",
-    cures=(cure("allow fewer blocks, or shorter requests", "--num-gpu-blocks-override N   (or a smaller --max-model-len)", when(r"num-gpu-blocks-override")),),
+    when=when(r"reducing the number of blocks"), sentence="the device's memory is too small for this many KV cache blocks",
+    cures=(cure("use fewer blocks, or limit the request length", "--num-gpu-blocks-override N   (or a smaller --max-model-len)", when(r"num-gpu-blocks-override")),),
     deterministic=True,
 )  # fmt: skip
 _IN_SAMPLER = Variant(
     when=when(seen=SAMPLES.pattern, lacks=r"warm_up|_dummy_sampler_run|warming up|capture"),
-    sentence="GPU memory ran out in the sampler: during its warm-up, or in service",
-    why="The sampler sorts the logits of all requests of a step, and needs memory beside the weights, the graphs and the KV cache.",
+    sentence="GPU memory ran out in the sampler, during its warm-up or while requests were served",
+    why="The sampler sorts the logits of all requests in a step, and needs memory in addition to the weights, the graphs and the KV cache.",
     cures=(
-        cure("let fewer requests run at once", "--max-num-seqs N", when(seen=SAMPLES.pattern)),
+        cure("run fewer requests concurrently", "--max-num-seqs N", when(seen=SAMPLES.pattern)),
         cure("leave more memory free: lower --gpu-memory-utilization by 0.05", None, when(seen=SAMPLES.pattern, facts=("!gpu_memory_utilization",))),
     ),
 )  # fmt: skip
 _BESIDE = Variant(
-    when=when(r"[Ee]rror in request.{0,600}Process \d+ has [\d.]+ GiB memory in use"), sentence="GPU memory ran out for one request, in a process beside the one that holds most of it",
-    why="The large process is most likely this server's own engine: it must not be ended. Image preprocessing in an API server, for example, takes memory of its own.",
-    cures=(cure("leave room beside the engine: lower --gpu-memory-utilization, or allow smaller images", None, when(r"Process \d+ has")), check("see which process is which", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv")),
+    when=when(r"[Ee]rror in request.{0,600}Process \d+ has [\d.]+ GiB memory in use"), sentence="GPU memory ran out for one request, in a process other than the one that holds most of it",
+    why="The large process is most likely this server's own engine: it must not be killed. Image preprocessing in an API server, for example, takes GPU memory of its own.",
+    cures=(cure("leave room outside the engine: lower --gpu-memory-utilization, or allow smaller images", None, when(r"Process \d+ has")), check("identify both processes", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv")),
 )  # fmt: skip
 _GRAPHS_ESTIMATE = Variant(
-    when=when(_OF_BUDGET, facts=("graphs_overestimated",)), sentence="the estimated memory of CUDA graphs leaves nothing for the KV cache",
+    when=when(_OF_BUDGET, facts=("graphs_overestimated",)), sentence="vLLM's memory estimate for CUDA graphs leaves nothing for the KV cache",
     why="vLLM's estimate (graph_estimate_gib) is far more than graphs take. A larger share of the GPU cannot make up for it.",
     cures=(
-        cure("start without the estimate, and leave the graphs some room", "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0 vllm serve … --gpu-memory-utilization 0.85", when(_OF_BUDGET, facts=("!unified_memory",))),
-        cure("or see whether it starts without graphs (slower decoding)", "--enforce-eager", when(_OF_BUDGET)),
+        cure("start without the estimate, and leave some room for the graphs", "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0 vllm serve … --gpu-memory-utilization 0.85", when(_OF_BUDGET, facts=("!unified_memory",))),
+        cure("or test whether it starts without CUDA graphs (slower decoding)", "--enforce-eager", when(_OF_BUDGET)),
     ),
 )  # fmt: skip
 _ENCODER = Variant(
-    when=when(r"ut of memory", frames=_OF_ENCODER, phases=(2, 3)), sentence="GPU memory ran out in the model's encoder (images, video, audio): the start tries the largest input that requests may have",
-    why="Its step grows with the size and number of inputs; without a fused attention kernel, with the square of the size. vLLM's share (--gpu-memory-utilization) does not bound it.",
+    when=when(r"ut of memory", frames=_OF_ENCODER, phases=(2, 3)), sentence="GPU memory ran out in the model's encoder (images, video, audio): at startup, vLLM runs it on the largest input that requests may have",
+    why="Its memory grows with the size and number of inputs; without a fused attention kernel, with the square of the size. vLLM's share (--gpu-memory-utilization) does not limit it.",
     cures=(
         cure("allow fewer or smaller inputs", _FOR_ENCODER, when(r"ut of memory")),
-        cure("for text alone, start without the encoder", "--limit-mm-per-prompt '{\"image\": 0, \"video\": 0}'", when(r"ut of memory")),
-        check("see which attention the encoder uses: the log names it"),
+        cure("for text-only serving, start without the encoder", "--limit-mm-per-prompt '{\"image\": 0, \"video\": 0}'", when(r"ut of memory")),
+        check("check which attention backend the encoder uses: the log names it"),
     ),
 )  # fmt: skip
 _NOT_OFFLOADED = Variant(
-    when=when(facts=("no_offload", "cpu_offload_gb")), sentence="GPU memory ran out while the weights were loaded, because --cpu-offload-gb had no effect: this engine set no offloader up",
-    why="All weights went to the GPU. More offloading does not help as long as the log has NoopOffloader.",
-    cures=(cure("take a later release, or the former model runner", "VLLM_USE_V2_MODEL_RUNNER=0 vllm serve …", when(facts=("no_offload",))), *_LOOK),
+    when=when(facts=("no_offload", "cpu_offload_gb")), sentence="GPU memory ran out while the weights were loaded, because --cpu-offload-gb had no effect: this engine set up no offloader",
+    why="All weights went to the GPU. A larger value does not help as long as the log shows NoopOffloader.",
+    cures=(cure("use a later release, or the previous model runner", "VLLM_USE_V2_MODEL_RUNNER=0 vllm serve …", when(facts=("no_offload",))), *_LOOK),
 )  # fmt: skip
 _BUDGET = Variant(
-    when=when(_OF_BUDGET), sentence="the share of GPU memory that vLLM may use leaves nothing for the KV cache",
+    when=when(_OF_BUDGET), sentence="vLLM's share of GPU memory leaves nothing for the KV cache",
     why="The share (--gpu-memory-utilization) must hold the weights, the measured peak and the KV cache.",
-    cures=(*_LOOK, cure("if no other process does, raise --gpu-memory-utilization, or lower the peak: --max-num-batched-tokens, --max-num-seqs", None, when(_OF_BUDGET))),
+    cures=(*_LOOK, cure("if no other process holds memory, raise --gpu-memory-utilization, or lower the peak: --max-num-batched-tokens, --max-num-seqs", None, when(_OF_BUDGET))),
 )  # fmt: skip
 _KV_STATE = Variant(
-    when=when(r"(?:Mamba|state) cache blocks"), sentence="fewer state blocks fit than --max-num-seqs asks for",
-    why="A hybrid model (Mamba, linear attention) keeps one state block per running request, whatever the requests' length; the memory left holds fewer.",
+    when=when(r"(?:Mamba|state) cache blocks"), sentence="fewer state blocks fit than --max-num-seqs requires",
+    why="A hybrid model (Mamba, linear attention) keeps one state block per running request, regardless of the request's length; the remaining memory holds fewer.",
     deterministic=True,
 )  # fmt: skip
 _KV_CPU = Variant(
-    when=when(facts=("device",)), sentence="the KV cache on the CPU is smaller than one request of the full length",
+    when=when(facts=("device",)), sentence="the KV cache on the CPU cannot hold one request of the maximum length",
     why="VLLM_CPU_KVCACHE_SPACE sets its size (GiB); without it, this release uses a default.",
-    cures=(cure("give it more host memory (GiB)", "VLLM_CPU_KVCACHE_SPACE=N", when(r"VLLM_CPU_KVCACHE_SPACE|KV\s+cache")), cure("or allow no longer requests than fit", "--max-model-len N", when(r"KV\s+cache"))),
+    cures=(cure("give it more host memory (GiB)", "VLLM_CPU_KVCACHE_SPACE=N", when(r"VLLM_CPU_KVCACHE_SPACE|KV\s+cache")), cure("or limit requests to the length that fits", "--max-model-len N", when(r"KV\s+cache"))),
     deterministic=True,
 )  # fmt: skip
 
 _OFFLOADS = r"OffloadingConnector|kv_offload(?!ing_size['\"]?[=:] ?(?:None|0\b))|cpu_bytes_to_use|[Ll][Mm][Cc]ache|LMCACHE|cpu[-_]offload[-_]gb['\"]?[ =:]{1,2}['\"]?(?!0(?:\.0+)?\b)\d"
 _PIN_CURES = (
-    check("see whether the memory may be locked, and how much there is", "ulimit -l; free -g; cat /sys/fs/cgroup/memory.max"),
-    cure("if the limit of locked memory is small, raise it", "docker run --ulimit memlock=-1 …", when(seen=r"[Hh]ost(?:Register|Alloc|Malloc)|pin")),
-    cure("offload less to host memory: a smaller cpu_bytes_to_use or --kv-offloading-size, or max_local_cpu_size of LMCache", None, when(seen=r"[Hh]ost(?:Register|Alloc|Malloc)|pin")),
-    cure("of 512 GiB and more: take a release that registers the region in pieces (vLLM pull request 51081)", None, when(seen=r"[Hh]ostRegister")),
+    check("check the locked-memory limit, and how much memory there is", "ulimit -l; free -g; cat /sys/fs/cgroup/memory.max"),
+    cure("if the locked-memory limit is small, raise it", "docker run --ulimit memlock=-1 …", when(seen=r"[Hh]ost(?:Register|Alloc|Malloc)|pin")),
+    cure("offload less to host memory: lower cpu_bytes_to_use, --kv-offloading-size or LMCache's max_local_cpu_size", None, when(seen=r"[Hh]ost(?:Register|Alloc|Malloc)|pin")),
+    cure("for 512 GiB or more, use a release that registers the region in pieces (vLLM pull request 51081)", None, when(seen=r"[Hh]ostRegister")),
 )  # fmt: skip
 _HOST_CURES = (
-    check("see which process took it: the kernel's log lists all, with their memory (rss)", "dmesg -T | grep -i -E 'killed process|oom-kill'", when(r"oom|OOM|[Oo]ut of memory")),
+    check("check which process used it: the kernel log lists all of them, with their memory (rss)", "dmesg -T | grep -i -E 'killed process|oom-kill'", when(r"oom|OOM|[Oo]ut of memory")),
     cure("raise the memory limit of the container or pod", None, when(r"cgroup|OOMKilled|MEMCG")),
-    cure("it was compiling: allow fewer compilers at once", "MAX_JOBS=4", when(r"Killed process \d+ \((?:cicc|ptxas|nvcc|cudafe|cc1plus|ninja)")),
+    cure("it was compiling: run fewer compilers in parallel", "MAX_JOBS=4", when(r"Killed process \d+ \((?:cicc|ptxas|nvcc|cudafe|cc1plus|ninja)")),
     cure("offload less to host memory", None, when(seen=_OFFLOADS)),
-    cure("give the container shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm")),
+    cure("give the container more shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm")),
 )  # fmt: skip
 _REFUSED = r"annot allocate|Not enough memory on the host|bad_alloc|MemoryError|DefaultCPUAllocator"
-_HOST_CHECK = check("see how much there is, and how much this container may use", "free -g; cat /sys/fs/cgroup/memory.max; ulimit -a", when(_REFUSED))  # fmt: skip
+_HOST_CHECK = check("check the host's memory, and this container's limit", "free -g; cat /sys/fs/cgroup/memory.max; ulimit -a", when(_REFUSED))  # fmt: skip
 _OF_RAY_MONITOR = Variant(
     when=when(r"running low on memory|memory pressure|ray-oom-prevention"), sentence="Ray's memory monitor killed a worker, because the memory of its node was nearly full",
-    why="Ray does that itself, at 95 % of the node's or container's memory by default; the kernel's log has no entry of it.",
+    why="Ray does this itself, by default at 95 % of the node's or container's memory; the kernel log has no entry for it.",
     cures=(
-        check("check which processes take the node's memory: the lines around this one list the largest", "free -g; ps aux --sort=-rss | head"),
+        check("check which processes use the node's memory: the lines around this one list the largest", "free -g; ps aux --sort=-rss | head"),
         cure("give the node, or its pod, more memory", None, when(r"memory")),
-        cure("if enough is left at 95 %, raise Ray's threshold on this node", "RAY_memory_usage_threshold=0.98 ray start …", when(r"memory")),
+        cure("if enough memory is left at 95 %, raise Ray's threshold on this node", "RAY_memory_usage_threshold=0.98 ray start …", when(r"memory")),
         cure("offload less to host memory", None, when(seen=_OFFLOADS)),
     ),
 )  # fmt: skip
 _EVICTED = Variant(
     when=when(r"low on resource: memory"), sentence="Kubernetes evicted the pod, because its node had too little memory left",
-    why="It evicts those pods first that use more than they request.",
-    cures=(check("check the pressure on the node, and the requests of its pods", "kubectl describe node NODE"), cure("request as much memory as the server uses (resources.requests.memory), so that the node is not overcommitted", None, when(r"low on resource"))),
+    why="It first evicts pods that use more memory than they request.",
+    cures=(check("check the node's memory pressure, and its pods' requests", "kubectl describe node NODE"), cure("request as much memory as the server uses (resources.requests.memory), so that the node is not overcommitted", None, when(r"low on resource"))),
 )  # fmt: skip
 _REFUSALS = (
     Variant(
-        when=when(r"allocate (?:\d{2,6}(?:\.\d{1,3})? TiB|[\d.]{1,12} [PE]iB|\d{14,20} bytes)|tried to allocate \d{14,20} bytes"), sentence="an allocation of host memory asked for more than any host has",
+        when=when(r"allocate (?:\d{2,6}(?:\.\d{1,3})? TiB|[\d.]{1,12} [PE]iB|\d{14,20} bytes)|tried to allocate \d{14,20} bytes"), sentence="a host memory allocation requested more than any host has",
         why="Its size was computed from wrong data: a damaged file, a wrong config, or a bug. More memory does not help.",
-        cures=(check("check whether the files of the model are complete: compare their sizes with the repository's", "ls -lL MODEL_DIRECTORY"), cure("if they are, search the issues of vLLM for the function in the traceback")),
+        cures=(check("check whether the model's files are complete: compare their sizes with the repository's", "ls -lL MODEL_DIRECTORY"), cure("if they are, search vLLM's issues for the function in the traceback")),
     ),
     Variant(
-        when=when(r"(?:mlock|memlock|locked memory|reg_mr|[Rr]egist).{0,120}Cannot allocate memory|Cannot allocate memory.{0,120}(?:ulimit|locked)"), sentence="memory could not be locked or registered: most often the limit of locked memory is too small",
-        cures=(check("see the limit, from inside the container", "ulimit -l"), cure("if it is not unlimited, raise it", "docker run --ulimit memlock=-1 …", when(r"Cannot allocate"))),
+        when=when(r"(?:mlock|memlock|locked memory|reg_mr|[Rr]egist).{0,120}Cannot allocate memory|Cannot allocate memory.{0,120}(?:ulimit|locked)"), sentence="memory could not be locked or registered: most often the locked-memory limit is too small",
+        cures=(check("check the limit from inside the container", "ulimit -l"), cure("if it is not unlimited, raise it", "docker run --ulimit memlock=-1 …", when(r"Cannot allocate"))),
     ),
     Variant(
-        when=when(r"bad_alloc"), sentence="a library could not get host memory: too little is left, or the size that it asked for is wrong",
-        why="The message has no size. A damaged file or a bug asks for too much while memory is free.",
-        cures=(_HOST_CHECK, cure("if much is free, check whether the model's files are complete, and search the issues of the library that the lines before it name")),
+        when=when(r"bad_alloc"), sentence="a library could not allocate host memory: too little is left, or the requested size is wrong",
+        why="The message gives no size. A damaged file or a bug requests too much while memory is free.",
+        cures=(_HOST_CHECK, cure("if much memory is free, check whether the model's files are complete, and search the issues of the library that the lines before it name")),
     ),
     Variant(
-        when=when(_REFUSED, lacks=r"oom.kill|Killed process"), sentence="a process did not get the host memory that it asked for",
+        when=when(_REFUSED, lacks=r"oom.kill|Killed process"), sentence="a process could not allocate the host memory that it requested",
         why="The host or the container has too little left, or a limit (ulimit -v, vm.overcommit_memory, vm.max_map_count) is reached. Loading needs room for the largest shard per worker, pinned buffers and offloaded weights or KV.",
         cures=(
             _HOST_CHECK,
-            cure("if much is free, check these limits of the kernel", "sysctl vm.overcommit_memory vm.max_map_count", when(r"annot allocate")),
-            cure("on the CPU: allow a smaller KV cache (GiB)", "VLLM_CPU_KVCACHE_SPACE=N", when(_REFUSED, facts=("device",))),
+            cure("if much memory is free, check these kernel limits", "sysctl vm.overcommit_memory vm.max_map_count", when(r"annot allocate")),
+            cure("on the CPU, use a smaller KV cache (GiB)", "VLLM_CPU_KVCACHE_SPACE=N", when(_REFUSED, facts=("device",))),
             cure("offload less to host memory", None, when(seen=_OFFLOADS)),
         ),
     ),
@@ -277,48 +277,48 @@ _CAPTURES = (
     r"capture_model|capture_graph|_capture_cudagraphs|cuda/graphs\.py|capture_begin|capture_end"
 )
 _GRAPHS_MEASURED = Variant(
-    when=when(r"ut of memory", facts=("graphs_measured",)), sentence="GPU memory ran out while vLLM measured the memory of CUDA graphs, before the KV cache",
-    why="The weights, the graphs and the memory of other processes do not fit together. vLLM's share (--gpu-memory-utilization) does not bound this step.",
+    when=when(r"ut of memory", facts=("graphs_measured",)), sentence="GPU memory ran out while vLLM measured the memory of CUDA graphs, before it allocated the KV cache",
+    why="The weights, the graphs and the memory of other processes do not fit together. vLLM's share (--gpu-memory-utilization) does not limit this step.",
     cures=(
         *_LOOK,
         cure("capture graphs for fewer batch sizes", "--compilation-config '{\"cudagraph_capture_sizes\": [1, 2, 4, 8, 16, 32]}'", when(facts=("graphs_measured",))),
-        cure("or do without CUDA graphs (slower decoding)", "--enforce-eager", when(facts=("graphs_measured",))),
+        cure("or start without CUDA graphs (slower decoding)", "--enforce-eager", when(facts=("graphs_measured",))),
     ),
 )  # fmt: skip
 _SAMPLER_MEASURED = Variant(
-    when=when(r"ut of memory", seen=r"_dummy_sampler_run", lacks=r"compile_or_warm_up|capture_model", phases=(2,)), sentence="GPU memory ran out in the trial run of the sampler, while vLLM measured its peak",
-    why="It makes logits for --max-num-seqs requests at once. vLLM's share (--gpu-memory-utilization) does not bound it.",
-    cures=(*_LOOK, cure("if no other process does, let fewer requests run at once", "--max-num-seqs 64", when(seen=r"_dummy_sampler_run"))),
+    when=when(r"ut of memory", seen=r"_dummy_sampler_run", lacks=r"compile_or_warm_up|capture_model", phases=(2,)), sentence="GPU memory ran out in the sampler's dummy run, while vLLM measured its peak memory",
+    why="It computes logits for --max-num-seqs requests at once. vLLM's share (--gpu-memory-utilization) does not limit it.",
+    cures=(*_LOOK, cure("if no other process holds memory, run fewer requests concurrently", "--max-num-seqs 64", when(seen=r"_dummy_sampler_run"))),
 )  # fmt: skip
 _ALLOCATES = r"initialize_kv_cache|_allocate_kv_cache|initialize_from_config|init_cache_engine|initialize_cache"
 _NO_ROOM_FOR_CACHE = Variant(
     when=when(r"(?:CUDA|HIP|XPU|NPU) out of memory", seen=_ALLOCATES), sentence="GPU memory ran out while the KV cache was allocated",
     why="The cache gets the rest of vLLM's share (--gpu-memory-utilization) after the weights and the measured peak; less than that was free.",
-    cures=(*_LOOK, cure("give vLLM a smaller share", "--gpu-memory-utilization 0.85   (0.90 is the default; else take 0.05 off your value)", when(seen=_ALLOCATES, facts=("!unified_memory", "!gpu_memory_utilization"))), cure("if no other process does, give vLLM a smaller share: lower --gpu-memory-utilization by 0.05", None, when(seen=_ALLOCATES, facts=("!unified_memory", "gpu_memory_utilization")))),
+    cures=(*_LOOK, cure("lower vLLM's share of GPU memory", "--gpu-memory-utilization 0.85   (0.90 is the default; otherwise subtract 0.05 from your value)", when(seen=_ALLOCATES, facts=("!unified_memory", "!gpu_memory_utilization"))), cure("if no other process holds memory, lower vLLM's share: lower --gpu-memory-utilization by 0.05", None, when(seen=_ALLOCATES, facts=("!unified_memory", "gpu_memory_utilization")))),
 )  # fmt: skip
 
 FAILURES = (
     Failure(
         slug=KV,
-        sentence="the memory left for the KV cache is smaller than one request of the full length",
-        why="The weights, the measured peak of a step and the graphs take the rest of vLLM's share (--gpu-memory-utilization). Or another process (often the container before this one) still held memory: then the same start works unchanged once that is freed.",
+        sentence="the memory left for the KV cache cannot hold one request of the maximum length",
+        why="The weights, the measured peak of a step and the graphs take the rest of vLLM's share (--gpu-memory-utilization). Or another process (often the previous container) still held memory; then the same start works unchanged once that memory is freed.",
         cures=(
-            cure("set --max-model-len no longer than the length that fits (the numbers are in the message)", None, when(r"estimated maximum model length|stored in KV\s+cache\s*\(|Gi?B KV\s+cache is needed")),
-            check("check whether another process holds GPU memory: if so, free it and start again unchanged; if not, a larger share of the GPU gives the cache more", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"),
+            cure("set --max-model-len to at most the length that fits (the message has the numbers)", None, when(r"estimated maximum model length|stored in KV\s+cache\s*\(|Gi?B KV\s+cache is needed")),
+            check("check whether another process holds GPU memory: if so, free it and start again unchanged; if not, a larger share of the GPU makes the KV cache larger", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"),
         ),
         deterministic=False,
         variants=(
             _KV_STATE,
             _KV_CPU,
             Variant(
-                when=when(facts=("memory_is_own",)), sentence="the memory left for the KV cache is smaller than one request of the full length",
+                when=when(facts=("memory_is_own",)), sentence="the memory left for the KV cache cannot hold one request of the maximum length",
                 why="Weights, activations and graphs of this model take the rest of its share.",
-                cures=(cure("if there are more GPUs, spread the model over them: each then holds a part of the weights", "--tensor-parallel-size N", when(facts=("memory_is_own",))), cure("if this GPU and its attention backend take it, store the KV cache in 8 bits: twice the tokens", "--kv-cache-dtype fp8", when(facts=("memory_is_own", "!kv_cache_dtype"))),),
+                cures=(cure("if there are more GPUs, spread the model over them: each then holds a part of the weights", "--tensor-parallel-size N", when(facts=("memory_is_own",))), cure("if this GPU and its attention backend support it, store the KV cache in 8 bits: it then holds twice the tokens", "--kv-cache-dtype fp8", when(facts=("memory_is_own", "!kv_cache_dtype"))),),
             ),
             Variant(
-                when=when(facts=("memory_of_others",)), sentence="the KV cache lacks memory that neither the weights nor the cache took: most likely another process held it, or the measured step is large", confidence=0.7,
-                why="If another process held it, the same start works unchanged once it is freed; the container before this one often holds it for some seconds.",
-                cures=(*_LOOK, cure("start again unchanged once the memory is free", None, when(facts=("memory_of_others",))), cure("if no other process does, lower the peak of a step: --max-num-batched-tokens, --max-num-seqs", None, when(facts=("memory_of_others",))), cure("for a model that takes images or video, allow fewer or smaller ones", _FOR_ENCODER, when(seen=r"(?i)multi_?modal|\bmm_|encoder cache|vision|\bVL\b|-VL-"))),
+                when=when(facts=("memory_of_others",)), sentence="the KV cache is too small, and neither it nor the weights took the missing memory: most likely another process held it, or the measured step is large", confidence=0.7,
+                why="If another process held it, the same start works unchanged once it is freed; the previous container often holds it for some seconds.",
+                cures=(*_LOOK, cure("start again unchanged once the memory is free", None, when(facts=("memory_of_others",))), cure("if no other process holds memory, lower the peak of a step: --max-num-batched-tokens, --max-num-seqs", None, when(facts=("memory_of_others",))), cure("for a model with image or video input, allow fewer or smaller inputs", _FOR_ENCODER, when(seen=r"(?i)multi_?modal|\bmm_|encoder cache|vision|\bVL\b|-VL-"))),
             ),
         ),
         numbers=memory_numbers.kv_too_small,
@@ -326,14 +326,14 @@ FAILURES = (
     Failure(
         slug=LOADING,
         sentence="GPU memory ran out while the weights were loaded",
-        why="gpu_memory_utilization does not help here: it bounds only the memory taken after the weights.",
+        why="--gpu-memory-utilization does not help here: it limits only the memory allocated after the weights.",
         cures=(
             *_LOOK,
-            cure("if no other process does, and there are more GPUs, spread the model over them", "--tensor-parallel-size N", when(phases=(1,), facts=("!held_by_itself",))),
+            cure("if no other process holds memory, and there are more GPUs, spread the model over them", "--tensor-parallel-size N", when(phases=(1,), facts=("!held_by_itself",))),
             cure("if there are more GPUs, spread the model over them", "--tensor-parallel-size N", when(phases=(1,), facts=("held_by_itself",))),
-            cure("or, if it is not quantized yet, serve a quantized version of the model (AWQ, GPTQ, FP8): half or a quarter of the weights", None, when(phases=(1,), facts=("!quantization",))),
-            cure("if --quantization quantizes a 16-bit model at the start, take a model that is quantized already: some releases load the 16-bit weights first", None, when(phases=(1,), facts=("quantization",))),
-            cure("if that is not possible, keep a part of the weights in host memory (each token gets much slower)", "--cpu-offload-gb N", when(phases=(1,), facts=("!cpu_offload_gb", "!unified_memory"))),
+            cure("or, if it is not quantized yet, serve a quantized version of the model (AWQ, GPTQ, FP8): its weights take half or a quarter of the memory", None, when(phases=(1,), facts=("!quantization",))),
+            cure("if --quantization quantizes a 16-bit model at startup, use a pre-quantized checkpoint: some releases load the 16-bit weights first", None, when(phases=(1,), facts=("quantization",))),
+            cure("if that is not possible, offload part of the weights to host memory (each token gets much slower)", "--cpu-offload-gb N", when(phases=(1,), facts=("!cpu_offload_gb", "!unified_memory"))),
         ),
         deterministic=False,
         variants=(*_ELSEWHERE, _NOT_OFFLOADED, _ON_UNIFIED, _NOT_OUT),
@@ -341,7 +341,7 @@ FAILURES = (
     ),
     Failure(
         slug=PROFILING,
-        sentence="GPU memory ran out while vLLM measured its peak or set the KV cache up",
+        sentence="GPU memory ran out while vLLM measured its peak memory or set up the KV cache",
         why="The weights, or another process's memory, left too little for the largest step and a KV cache.",
         cures=(*_LOOK, _SMALLER_STEP),
         deterministic=False,
@@ -351,12 +351,12 @@ FAILURES = (
     Failure(
         slug=CAPTURE,
         sentence="GPU memory ran out while CUDA graphs were captured or kernels were warmed up",
-        why="Graphs and warm-up need memory beside the share that gpu_memory_utilization gives to weights and KV cache.",
+        why="Graphs and warm-up need memory outside the share that --gpu-memory-utilization gives to weights and KV cache.",
         cures=(
             cure("warm up with fewer requests", "--max-num-seqs 64", when(seen=r"warming up sampler with|lowering `?max_num_seqs|_dummy_sampler_run")),
             cure("leave more memory free for it: lower --gpu-memory-utilization by 0.05", None, when(r"[Oo]ut of memory|OOM", facts=("!gpu_memory_utilization", "!unified_memory"))),
             cure("or capture graphs for fewer batch sizes", "--compilation-config '{\"cudagraph_capture_sizes\": [1, 2, 4, 8, 16, 32]}'", when(seen=_CAPTURES, facts=("!unified_memory",), lacks=r"HostRegister")),
-            cure("or do without CUDA graphs (slower decoding)", "--enforce-eager", when(seen=_CAPTURES, facts=("!unified_memory",), lacks=r"HostRegister")),
+            cure("or start without CUDA graphs (slower decoding)", "--enforce-eager", when(seen=_CAPTURES, facts=("!unified_memory",), lacks=r"HostRegister")),
         ),
         deterministic=False,
         variants=(*_ELSEWHERE, _GRAPHS_MEASURED, _IN_SAMPLER, _ON_UNIFIED, _NOT_OUT),
@@ -365,8 +365,8 @@ FAILURES = (
     Failure(
         slug=RUNTIME,
         sentence="GPU memory ran out while requests were served",
-        why="The engine came up, and a step needed more than was left outside the KV cache. A restart gives the memory back; if it comes again after hours, something outside the KV cache grows.",
-        cures=(*_LOOK, cure("leave prompt_logprobs (or echo with logprobs) out of requests: its logits for the whole prompt need this memory", None, when(frames=r"prompt_logprobs")), cure("allow fewer or smaller images and videos in a request", _FOR_ENCODER, when(frames=_OF_ENCODER)), _SMALLER_STEP, cure("if the model is already loaded, lower --max-num-batched-tokens or --gpu-memory-utilization: both leave more memory for a step", None, when(r"allocated in private pools", facts=("!phase",))), cure("leave more memory outside the KV cache: lower --gpu-memory-utilization by 0.05", None, when(facts=("!unified_memory",), phases=(5,)))),
+        why="The engine started, and a step needed more memory than was left outside the KV cache. A restart frees the memory; if the error returns after hours, something outside the KV cache grows.",
+        cures=(*_LOOK, cure("send requests without prompt_logprobs (or echo with logprobs): the logits of the whole prompt need this memory", None, when(frames=r"prompt_logprobs")), cure("allow fewer or smaller images and videos in a request", _FOR_ENCODER, when(frames=_OF_ENCODER)), _SMALLER_STEP, cure("if the model is already loaded, lower --max-num-batched-tokens or --gpu-memory-utilization: both leave more memory for a step", None, when(r"allocated in private pools", facts=("!phase",))), cure("leave more memory outside the KV cache: lower --gpu-memory-utilization by 0.05", None, when(facts=("!unified_memory",), phases=(5,)))),
         deterministic=False,
         variants=(_OF_DRIVER, *_ELSEWHERE, _BESIDE, _TOO_LARGE, _ON_UNIFIED, _NOT_OUT, _WAKING),
         numbers=memory_numbers.out_of_memory,
@@ -375,7 +375,7 @@ FAILURES = (
         slug=OOM,
         sentence="GPU memory ran out; this log does not show in which phase",
         why="The fix differs between loading, profiling, capturing graphs and serving, and no line shows which it was.",
-        cures=(*_LOOK, cure("its numbers have graphs (private pools), so the weights were loaded: lower --gpu-memory-utilization by 0.05", None, when(r"with (?!0 bytes|0\.0+ )\S{1,20} \w{1,5} allocated in private pools", facts=("!unified_memory",))), check("give the lines before it, from the start on", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)")),
+        cures=(*_LOOK, cure("its numbers include CUDA graphs (private pools), so the weights were loaded: lower --gpu-memory-utilization by 0.05", None, when(r"with (?!0 bytes|0\.0+ )\S{1,20} \w{1,5} allocated in private pools", facts=("!unified_memory",))), check("get the earlier lines of this log, from startup on", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)")),
         deterministic=False,
         variants=(_OF_DRIVER, *_ELSEWHERE, _TOO_LARGE, _ON_UNIFIED, _NOT_OUT, _WAKING),
         numbers=memory_numbers.out_of_memory,
@@ -383,61 +383,61 @@ FAILURES = (
     Failure(
         slug=OCCUPIED,
         sentence="something else already holds the GPU memory that vLLM was configured to take",
-        why="At the start less memory was free than gpu_memory_utilization asks for, or the free memory changed while vLLM measured it. The same start works once it is freed.",
+        why="At startup, less memory was free than --gpu-memory-utilization requests, or the free memory changed while vLLM measured it. The same start works once the memory is freed.",
         cures=(
             *_LOOK,
-            cure("end the remains of an earlier vLLM, if nothing needs them", "vllm-watch gpus", when(facts=("!unified_memory",))),
-            cure("if the others must stay, use a GPU that is free (CUDA_VISIBLE_DEVICES); or, if the weights and a KV cache fit into the free memory, lower --gpu-memory-utilization below the share that is free", None, when(r"on startup", facts=("much_is_held", "!unified_memory"))),
+            cure("kill the leftover processes of an earlier vLLM, if nothing needs them", "vllm-watch gpus", when(facts=("!unified_memory",))),
+            cure("if the other processes must stay, use a free GPU (CUDA_VISIBLE_DEVICES); or, if the weights and a KV cache fit into the free memory, lower --gpu-memory-utilization below the share that is free", None, when(r"on startup", facts=("much_is_held", "!unified_memory"))),
         ),
         deterministic=False,
         variants=(
             Variant(
-                when=when(r"memory on node|CPU memory utilization"), sentence="less memory of this host is free than the CPU backend was configured to take",
+                when=when(r"memory on node|CPU memory utilization"), sentence="less host memory is free than the CPU backend was configured to take",
                 why="On the CPU, --gpu-memory-utilization is a share of the memory of one NUMA node.",
-                cures=(check("see which processes hold it", "free -g; ps aux --sort=-rss | head"), cure("if the model and its KV cache fit, ask for a smaller share, or name the size of the KV cache in GiB", "VLLM_CPU_KVCACHE_SPACE=N", when(r"CPU memory"))),
+                cures=(check("check which processes hold it", "free -g; ps aux --sort=-rss | head"), cure("if the model and its KV cache fit, lower the share, or set the KV cache size in GiB", "VLLM_CPU_KVCACHE_SPACE=N", when(r"CPU memory"))),
             ),
             Variant(
-                when=when(r"Free memory on device .{0,20}\(0(?:\.0{1,9})?/"), sentence="the device reported no free memory at all: either the reading is false, or another process holds all of it", confidence=0.5,
-                why="A process that holds the memory usually leaves a small rest. An exact zero is often a false reading of the driver or runtime, which a later start does not cure.",
+                when=when(r"Free memory on device .{0,20}\(0(?:\.0{1,9})?/"), sentence="the device reported no free memory at all: either the reading is wrong, or another process holds all of it", confidence=0.5,
+                why="A process that holds the memory usually leaves a small amount free. An exact zero is often a wrong reading of the driver or runtime, which a later start does not fix.",
                 cures=(*_LOOK, cure("if no process holds it, compare the versions of the driver and runtime with those that this PyTorch requires")),
             ),
             Variant(
                 when=when(r"out of memory", seen=r"init_device"),
                 sentence="GPU memory ran out before anything was loaded: something else holds it",
-                why="The first use of the GPU failed, so no setting of memory or length of this server had an effect yet. Where GPU and CPU share one memory, files in the page cache count, too.",
-                cures=(*_LOOK, _PAGE_CACHE, check("see the memory of the page cache and other processes", "free -g")),
+                why="The first use of the GPU failed, so no memory or length setting of this server had taken effect yet. If GPU and CPU share one memory, the page cache counts, too.",
+                cures=(*_LOOK, _PAGE_CACHE, check("check the memory of the page cache and other processes", "free -g")),
             ),
             Variant(
-                when=when(r"out of memory"), sentence="GPU memory ran out, and another process holds more of this GPU than this one",
-                why='The message lists it ("Process N has …"; in a container N may be a number of the host). It may be another server, or a worker of this same server: then two workers share one GPU.',
-                cures=(*_LOOK, cure("if it is a worker of this server, check that each gets a GPU of its own", "echo $CUDA_VISIBLE_DEVICES; nvidia-smi -L", when(r"CUDA out of memory")), cure("if it must stay, use another GPU, or a model that fits into the rest", None, when(r"out of memory"))),
+                when=when(r"out of memory"), sentence="GPU memory ran out, and another process holds more memory of this GPU than this one",
+                why='The message lists it ("Process N has …"; in a container, N may be a PID of the host). It may be another server, or a worker of this same server; then two workers share one GPU.',
+                cures=(*_LOOK, cure("if it is a worker of this server, check that each gets a GPU of its own", "echo $CUDA_VISIBLE_DEVICES; nvidia-smi -L", when(r"CUDA out of memory")), cure("if it must stay, use another GPU, or a model that fits into the remaining memory", None, when(r"out of memory"))),
             ),
             Variant(
                 when=when(r"on startup is less than desired", facts=("torch_memory_gib",)), sentence="this process itself still holds GPU memory, so less is free than vLLM was configured to take",
-                why="The snapshot of the memory counts PyTorch's memory of this process (torch_memory). An earlier model or engine of the same process was not freed.",
+                why="The memory snapshot counts PyTorch's memory in this process (torch_memory). An earlier model or engine in the same process was not freed.",
                 cures=(cure("free the earlier engine first, or start each engine in a process of its own", None, when(r"on startup")),),
             ),
             Variant(
-                when=when(facts=("nearly_free", "!unified_memory")), sentence="a larger share of the GPU was asked for than is ever free",
-                why="Nearly all of it was free; the driver and a display hold a little of each GPU.",
+                when=when(facts=("nearly_free", "!unified_memory")), sentence="vLLM was configured to take a larger share of the GPU than is ever free",
+                why="Nearly all of its memory was free; the driver and a display hold a little of each GPU.",
             ),
             Variant(
                 when=when(r"on startup|Free memory on device", facts=("unified_memory",)),
                 sentence="less memory is free than vLLM was configured to take, on a machine whose GPU and CPU share one memory",
                 why=_UNIFIED, confidence=0.6,
-                cures=(_PAGE_CACHE, check("see the memory of the page cache and other processes", "free -g"), cure("if the missing memory must stay where it is, lower --gpu-memory-utilization below the share that is free", None, when(facts=("unified_memory",)))),
+                cures=(_PAGE_CACHE, check("check the memory of the page cache and other processes", "free -g"), cure("if the missing memory must stay in use, lower --gpu-memory-utilization below the share that is free", None, when(facts=("unified_memory",)))),
             ),
             Variant(
                 when=when(r"Error in memory profiling.{0,40}[Ii]nitial free memory ([\d.]{1,20} ?\w*), current free memory (?:is )?\1\b"),
-                sentence="vLLM's check of the free memory failed, although it was the same before and after", confidence=0.6,
-                why="Equal figures mean that no process freed memory, against the message: the check itself, or this device's reading, is wrong.",
-                cures=(check("search the issues of vLLM for this message and this device; a newer release may accept equal figures"),),
+                sentence="vLLM's check of the free memory failed, although the free memory was the same before and after", confidence=0.6,
+                why="Equal numbers mean that no process freed memory, contrary to the message: either the check or this device's reading is wrong.",
+                cures=(check("search vLLM's issues for this message and this device; a newer release may accept equal numbers"),),
                 deterministic=None,
             ),
             Variant(
                 when=when(r"Error in memory profiling|Externally held weights|kv cache allocation is less"),
                 sentence="the free GPU memory changed while vLLM measured it: another process took or freed some",
-                why="The same start works if no other process takes or frees memory on this GPU meanwhile. Where GPU and CPU share one memory, the page cache of the host can do that, too.",
+                why="The same start works if no other process takes or frees memory on this GPU at that time. If GPU and CPU share one memory, the host's page cache can do that, too.",
                 cures=(*_LOOK, _PAGE_CACHE, cure("start servers that share a GPU one after the other", None, when(r"Error in memory profiling"))),
             ),
         ),
@@ -445,19 +445,19 @@ FAILURES = (
     ),
     Failure(
         slug=PINNING,
-        sentence="host memory could not be pinned for the GPU; that the GPU is full is not the cause",
-        why="The limit of locked memory, the memory of the host or container, or the platform bounds it. A later CUDA call may report the same error as its own.",
+        sentence="host memory could not be pinned for the GPU; a full GPU is not the cause",
+        why="The locked-memory limit, the memory of the host or container, or the platform limits it. A later CUDA call may report the same error as its own.",
         cures=_PIN_CURES,
         deterministic=False,
         variants=(
             Variant(
-                when=when(seen=r"(?:HostRegister|Host(?:Al|Mal)loc).{0,80}(?:\b801\b|[Nn]ot ?[Ss]upported)"), sentence="this platform does not support the pinning of host memory that was asked for",
-                why="Confidential computing does not allow it, and some virtual GPUs and WSL do not, either. The amount of memory does not matter.",
-                cures=(check("check whether this is such a platform", "nvidia-smi conf-compute -f; nvidia-smi -q | grep -i virtualization", when(lacks=r"\bhip[A-Z]|\bHIP\b")), cure("if it is, serve without offload to host memory", None, when(seen=r"Host"))),
+                when=when(seen=r"(?:HostRegister|Host(?:Al|Mal)loc).{0,80}(?:\b801\b|[Nn]ot ?[Ss]upported)"), sentence="this platform does not support the requested pinning of host memory",
+                why="Confidential computing does not allow it, nor do some virtual GPUs and WSL. The amount of memory does not matter.",
+                cures=(check("check whether this is such a platform", "nvidia-smi conf-compute -f; nvidia-smi -q | grep -i virtualization", when(lacks=r"\bhip[A-Z]|\bHIP\b")), cure("if it is, serve without offloading to host memory", None, when(seen=r"Host"))),
             ),
             Variant(
                 when=when(seen=_OFFLOADS + r"|shared_offload_region"), sentence="host memory for the offload could not be pinned; the GPU is not out of memory",
-                why="The failed registration stays pending, and CUDA reports it at the next call, as out of memory or invalid argument, wherever that is.",
+                why="CUDA keeps the error of the failed registration and reports it at the next call, wherever that is, as out of memory or invalid argument.",
                 cures=_PIN_CURES,
             ),
         ),
@@ -474,37 +474,37 @@ FAILURES = (
                 cures=(cure("give the container a larger one (Kubernetes: an emptyDir with medium Memory at /dev/shm)", "docker run --ipc=host …   (or --shm-size=16g)", when(r"Insufficient")),),
             ),
             Variant(
-                when=when(r"result 'oom-kill'|by the OOM killer"), sentence="a process of this service was killed, because the host, or the service by its own limit, ran out of memory",
+                when=when(r"result 'oom-kill'|by the OOM killer"), sentence="a process of this service was killed, because the host ran out of memory, or the service reached its memory limit",
                 why="The line does not show which of the two it was. Loading needs room for the largest shard per worker, pinned buffers and offloaded weights or KV.",
-                cures=(check("check the limit of the service and the memory that it used", "systemctl show UNIT -p MemoryMax,MemoryPeak"), *_HOST_CURES),
+                cures=(check("check the service's memory limit and peak memory", "systemctl show UNIT -p MemoryMax,MemoryPeak"), *_HOST_CURES),
             ),
             _OF_RAY_MONITOR,
             _EVICTED,
             *_REFUSALS,
             Variant(
-                when=when(r"cgroup|OOMKilled|MEMCG"), sentence="the container ran out of the memory that it may use, and a process of it was killed",
+                when=when(r"cgroup|OOMKilled|MEMCG"), sentence="the container reached its memory limit, and one of its processes was killed",
                 why="Files in /dev/shm count, too. Loading needs room for the largest shard per worker, pinned buffers and offloaded weights or KV.",
                 cures=_HOST_CURES,
             ),
             Variant(
                 when=when(r"Out of memory: Killed|oom_kill_process|invoked oom-killer|oom-kill:"),
                 sentence="the host ran out of memory, and the kernel killed a process",
-                why="Which took the memory need not be the one that was killed.",
+                why="The process that took the memory need not be the one that was killed.",
                 cures=_HOST_CURES,
             ),
             Variant(
                 when=when(r"(?:signal:? |SIG|[Cc]ode:?\s*\(?|status=|EXIT:? )(?:-?9\b|KILL|137)|with code 137|Exited \(137\)|^\S*: line \d+:\s+\d+ Killed|^\s*Killed", lacks=r"[Oo]ut of memory|oom|OOM|memory pressure|low on memory"),
                 sentence="a process was killed (SIGKILL); this log does not show by whom",
-                why="Most often the kernel does that when the host or the container is out of memory; a liveness probe and an operator do it, too.",
-                cures=(check("ask the kernel whether it killed it", "dmesg -T | grep -i -E 'killed process|out of memory'"), check("see why the container ended", "kubectl describe pod POD   (or docker inspect)")),
+                why="Most often the kernel does this when the host or the container is out of memory; a failed liveness probe or an operator does it, too.",
+                cures=(check("check whether the kernel killed it", "dmesg -T | grep -i -E 'killed process|out of memory'"), check("check why the container exited", "kubectl describe pod POD   (or docker inspect)")),
             ),
         ),
     ),
     Failure(
         slug=SWAP,
         sentence="the requested CPU swap space takes too much of the host's memory",
-        why="--swap-space (GiB) is per GPU, is pinned at the start, and may take 70 % of the memory at most.",
-        cures=(cure("ask for less; 0 is enough unless requests use beam search", "--swap-space 0", when(r"Too large swap space")),),
+        why="--swap-space (GiB) is per GPU, is pinned at startup, and may take at most 70 % of the memory.",
+        cures=(cure("lower it; 0 is enough unless requests use beam search", "--swap-space 0", when(r"Too large swap space")),),
         deterministic=True,
     ),
 )  # fmt: skip

@@ -108,8 +108,8 @@ def is_own_alone(text: str) -> bool:
 def kv_too_small(text: str, facts: Facts) -> Told:
     """Suggest a context length that fits, or a larger GPU share."""
     if found := _STATE.search(text):
-        fix = Fix("run no more requests at once than there are blocks", f"--max-num-seqs {found[2]}")  # fmt: skip
-        told = f"{found[1]} requests were to run at once, and {found[2]} blocks fit."
+        fix = Fix("limit concurrent requests to the number of blocks", f"--max-num-seqs {found[2]}")  # fmt: skip
+        told = f"{found[1]} concurrent requests were configured, and {found[2]} blocks fit."
         return Told(told, (fix,) if whole(found[2]) else ())
     length = _LENGTH.search(text)
     wanted = whole(length[1]) if length else None
@@ -122,20 +122,20 @@ def kv_too_small(text: str, facts: Facts) -> Told:
     own = is_own(facts)
     said, fixes = [], []
     if gib:
-        context = f"{wanted:,} tokens" if wanted else "The full context"
-        said.append(f"{context} need {gib[1]} GiB of KV cache; {gib[2]} GiB were left.")
+        context = f"{wanted:,} tokens need" if wanted else "The full context needs"
+        said.append(f"{context} {gib[1]} GiB of KV cache; {gib[2]} GiB were left.")
     if fits and fits >= BLOCK_TOKENS:
         fits -= fits % BLOCK_TOKENS
-        said.append(f"About {fits:,} tokens would have fitted into the rest.")
+        said.append(f"About {fits:,} tokens would have fit.")
         if own:
-            fixes.append(Fix("allow no longer requests than fit", f"--max-model-len {fits}"))
+            fixes.append(Fix("limit requests to the length that fits", f"--max-model-len {fits}"))
     if own and gib and (share := _share(float(gib[1]) - float(gib[2]), facts)):
         flag = f"--gpu-memory-utilization {share}"
-        fixes.append(Fix("or give vLLM the missing share of the GPU", flag))
+        fixes.append(Fix("or raise vLLM's share of the GPU by the missing amount", flag))
     if own:
-        said.append("By the sums of this log the engine itself used the rest of its share.")
+        said.append("By the numbers in this log, the engine itself used the rest of its share.")
     elif own is False:
-        said.append("The weights and the cache of this log do not explain the missing memory.")
+        said.append("The weights and the KV cache in this log do not explain the missing memory.")
     return Told(" ".join(said), fixes, own or False)
 
 
@@ -148,8 +148,8 @@ def no_blocks(text: str, facts: Facts) -> Told:
         low = isinstance(share, float) and share <= DEFAULT_UTILIZATION - 0.05
         if not low or "unified_memory" in facts or "No available memory" not in text:
             return told
-        fix = Fix("give vLLM more of the GPU, if no other process uses it", f"--gpu-memory-utilization {DEFAULT_UTILIZATION}")  # fmt: skip
-        return Told(f"The share is only {share:g} of the GPU.", (fix,))
+        fix = Fix("raise vLLM's share of the GPU, if no other process uses it", f"--gpu-memory-utilization {DEFAULT_UTILIZATION}")  # fmt: skip
+        return Told(f"vLLM's share is only {share:g} of the GPU.", (fix,))
     total, share, weights = float(total), float(share), float(weights)  # type: ignore[arg-type]
     said = f"{told.explanation} The share of {share:g} is {total * share:.1f} of {total:g} GiB, and the weights take {weights:g}.".strip()
     of_budget = _BUDGET.search(text) is not None  # else the GPU itself was full
@@ -160,7 +160,7 @@ def no_blocks(text: str, facts: Facts) -> Told:
         fix = Fix("if there are more GPUs, spread the model over them, or serve a quantized version", "--tensor-parallel-size N")  # fmt: skip
         return Told(said, (fix,), deterministic=True)
     if room:
-        return Told(said, (Fix("give vLLM more of the GPU, if no other process uses it", f"--gpu-memory-utilization {UTILIZATION_MAX}"),))  # fmt: skip
+        return Told(said, (Fix("raise vLLM's share of the GPU, if no other process uses it", f"--gpu-memory-utilization {UTILIZATION_MAX}"),))  # fmt: skip
     return Told(said)
 
 
@@ -199,7 +199,7 @@ def occupied(text: str, facts: Facts) -> Told:
     possible = (free / total - UTILIZATION_MARGIN) * 100 // 1 / 100 if total else 0.0
     if 0 < possible < share and free >= CLOSE_RATIO * wanted and "unified_memory" not in facts:
         flag = f"--gpu-memory-utilization {possible:g}"
-        return Told(said, (Fix("use only the free memory, which is little less", flag),))
+        return Told(said, (Fix("use only the free memory, which is slightly less", flag),))
     return Told(said)
 
 

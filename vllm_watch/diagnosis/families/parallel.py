@@ -47,8 +47,8 @@ def _too_few_gpus(text: str, facts: Facts) -> Told:
         return Told()
     wanted, there = found.groups()
     possible = _power_of_two(int(there))
-    fix = Fix("if the model fits on fewer GPUs, ask for no more than there are", f"--tensor-parallel-size {possible}")  # fmt: skip
-    said = f"{wanted} GPUs were asked for, {there} are visible."
+    fix = Fix("if the model fits on fewer GPUs, use no more than are visible", f"--tensor-parallel-size {possible}")  # fmt: skip
+    said = f"{wanted} GPUs were requested, {there} are visible."
     alone = found.re is _SIZE or facts.get("pipeline_parallel_size", 1) == 1
     return Told(said, (fix,) if possible and alone else ())
 
@@ -61,12 +61,12 @@ def _not_dividing(text: str, facts: Facts) -> Told:
         return Told()
     dimension, parts = (int(each) for each in found.groups())
     if not 0 < parts <= min(dimension, PARTS_MAX):
-        return Told(f"{dimension} cannot be cut into {parts}.")
+        return Told(f"{dimension} cannot be split into {parts} parts.")
     said = f"{dimension} is not a multiple of {parts}."
     possible = _power_of_two(math.gcd(dimension, _power_of_two(parts - 1)))
     if facts.get("tensor_parallel_size", parts) != parts or not possible:
         return Told(said)
-    return Told(said, (Fix("if the model fits on fewer GPUs, take a size that divides", f"--tensor-parallel-size {possible}"),))  # fmt: skip
+    return Told(said, (Fix("if the model fits on fewer GPUs, use a size that divides it", f"--tensor-parallel-size {possible}"),))  # fmt: skip
 
 
 def _whole_groups(part: int, group: int, size: str | float | None) -> Told:
@@ -75,11 +75,11 @@ def _whole_groups(part: int, group: int, size: str | float | None) -> Told:
     less = group // math.gcd(part, group)
     said = f"Each GPU would get {part}, which is not a multiple of {group}"
     if size is None:
-        fix = Fix(f"divide --tensor-parallel-size by {less}, if it can be")
+        fix = Fix(f"if --tensor-parallel-size is divisible by {less}, divide it by {less}")
         return Told(f"{said}; a tensor parallel size {less} times smaller gives a multiple.", (fix,))  # fmt: skip
     if not isinstance(size, int) or size % less:
         return Told(f"{said}, and no smaller tensor parallel size gives one.")
-    return Told(f"{said}.", (Fix("take a size that gives one", f"--tensor-parallel-size {size // less}"),))  # fmt: skip
+    return Told(f"{said}.", (Fix("use a size that gives a multiple", f"--tensor-parallel-size {size // less}"),))  # fmt: skip
 
 
 def _power_of_two(most: int) -> int:
@@ -101,8 +101,8 @@ def _ray_status(text: str, facts: Facts) -> Told:
     idle, wanted = facts.get("ray_gpus_idle"), sum(map(float, _BUNDLE.findall(text)))
     if not isinstance(idle, float) or wanted <= idle:
         return Told()
-    fix = Check("check that each host is in the list, and that Ray has its GPUs under the name GPU: if another name stands there (such as TPU), start Ray on that host with their number", "ray status -v; ray start --num-gpus=N …")  # fmt: skip
-    return Told(f"The engine asks for {wanted:g} GPUs, and Ray has registered only {idle:g}.", (fix,))  # fmt: skip
+    fix = Check("check that each host is listed, and that Ray lists its GPUs as the resource GPU: if it lists another name (such as TPU), start Ray on that host with the number of GPUs", "ray status -v; ray start --num-gpus=N …")  # fmt: skip
+    return Told(f"The engine requests {wanted:g} GPUs, and Ray has registered only {idle:g}.", (fix,))  # fmt: skip
 
 
 def _port(text: str, facts: Facts) -> Told:
@@ -111,7 +111,7 @@ def _port(text: str, facts: Facts) -> Told:
         return Told()
     number = found[1] or found[2]
     return Told(
-        f"Port {number}.", (Check("see who listens there", f"ss -ltnp 'sport = :{number}'"),)
+        f"Port {number}.", (Check("find the listening process", f"ss -ltnp 'sport = :{number}'"),)
     )
 
 
@@ -196,58 +196,52 @@ _OTHER_PORT = r"zmq|ZMQ|NIXL|nixl|side.channel|EADDRINUSE|TCPStore|server socket
 _ASCEND = r"HCCL|hccl|\bE[IJ]00\d\d|ERR02200|\bNPU|(?:\b|_)npu(?:\b|_)"
 _XPU = r"oneCCL|zeMem\w{1,20}IpcHandle|ccl::v1|ZE_RESULT|XPU|xccl"
 _RENDEZVOUS = r"client socket (?:has|cannot)|waiting for clients|RendezvousConnectionError"
-_DEBUG = check("run again with NCCL's own log, and read the first WARN of each rank", "NCCL_DEBUG=INFO vllm serve …", when(seen=r"NCCL|nccl", lacks=rf"{_ASCEND}|{_XPU}", facts=("!nccl_debug",)))  # fmt: skip
+_DEBUG = check("run again with NCCL logging, and read the first WARN of each rank", "NCCL_DEBUG=INFO vllm serve …", when(seen=r"NCCL|nccl", lacks=rf"{_ASCEND}|{_XPU}", facts=("!nccl_debug",)))  # fmt: skip
 
 FAILURES = (
     Failure(
         slug=TP_GPUS,
-        sentence="more GPUs were asked for than this process sees",
-        why="tensor × pipeline parallel size is the number of GPUs one engine takes, and this process (or the Ray cluster) sees fewer.",
+        sentence="more GPUs were requested than this process sees",
+        why="tensor × pipeline parallel size is the number of GPUs that one engine needs, and this process (or the Ray cluster) sees fewer.",
         cures=(
-            check("see which GPUs this process sees", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", when(lacks=rf"hipError|HIP|{_ASCEND}")),
-            check("see which NPUs this process sees", "npu-smi info; echo $ASCEND_RT_VISIBLE_DEVICES", when(seen=_ASCEND)),
+            check("list the GPUs that this process sees", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", when(lacks=rf"hipError|HIP|{_ASCEND}")),
+            check("list the NPUs that this process sees", "npu-smi info; echo $ASCEND_RT_VISIBLE_DEVICES", when(seen=_ASCEND)),
             cure("in a container, pass the GPUs through", "docker run --gpus all …", when(r"\(0\)|no GPU available|only 0 GPU", lacks=rf"hipError|HIP|{_ASCEND}")),
-            check("with Ray, see which GPUs the cluster has", "ray status", when(seen=r"[Rr]ay|placement group")),
+            check("with Ray, list the cluster's GPUs", "ray status", when(seen=r"[Rr]ay|placement group")),
         ),
         deterministic=True,
         variants=(
             Variant(
-                when=when(r"Current node has no GPU available"),
-                sentence="Ray has no free GPU for this engine on this node",
+                when=when(r"Current node has no GPU available"), sentence="Ray has no free GPU for this engine on this node",
                 why="The node has no GPU, or other actors and placement groups of this Ray cluster hold them all: the resources in the line lack GPU.",
-                cures=(check("see which GPUs the cluster has, and who holds them", "ray status; ray list placement-groups; ray list actors"),),
+                cures=(check("list the cluster's GPUs, and the actors and placement groups that hold them", "ray status; ray list placement-groups; ray list actors"),),
                 deterministic=False,
             ),
             Variant(
-                when=when(r"placement group"),
-                sentence="more GPUs (or NPUs) were asked for than the Ray cluster has",
-                why="Only nodes that have joined count. A vLLM that finds no cluster starts one of this host alone (\"Started a local Ray instance\").",
-                cures=(check("see the nodes of the cluster, and their devices", "ray status; ray list nodes"), cure("if a node is missing, join it first, and let vLLM find the cluster", "ray start --address=HEAD:PORT; export RAY_ADDRESS=HEAD:PORT", when(r"placement group"))),
+                when=when(r"placement group"), sentence="more GPUs (or NPUs) were requested than the Ray cluster has",
+                why="Only nodes that have joined the cluster count. If vLLM finds no cluster, it starts one on this host alone (\"Started a local Ray instance\").",
+                cures=(check("list the cluster's nodes and their devices", "ray status; ray list nodes"), cure("if a node is missing, join it to the cluster first, and point vLLM at the cluster", "ray start --address=HEAD:PORT; export RAY_ADDRESS=HEAD:PORT", when(r"placement group"))),
             ),
             Variant(
-                when=when(r"visible devices \(0\)"),
-                sentence="this process sees no GPU (or NPU) at all",
+                when=when(r"visible devices \(0\)"), sentence="this process sees no GPU (or NPU) at all",
                 why="No tensor parallel size helps. Check the driver, the devices of the container, and the variables that hide devices.",
                 deterministic=False,
-                cures=(check("see the devices as this process does", "nvidia-smi -L || npu-smi info || rocm-smi; env | grep VISIBLE_DEVICES"),),
+                cures=(check("list the devices that this process sees", "nvidia-smi -L || npu-smi info || rocm-smi; env | grep VISIBLE_DEVICES"),),
             ),
             Variant(
-                when=when(r"ASCEND_RT_VISIBLE_DEVICES"),
-                sentence="ASCEND_RT_VISIBLE_DEVICES names an NPU that this process does not have",
-                why="A container numbers its own NPUs from 0, whatever their numbers on the host; the line has the range.",
-                cures=(check("see the NPUs of this container", "npu-smi info; ls /dev/davinci*"), cure("name numbers within the range, or unset it", "unset ASCEND_RT_VISIBLE_DEVICES", when(r"input data rang"))),
+                when=when(r"ASCEND_RT_VISIBLE_DEVICES"), sentence="ASCEND_RT_VISIBLE_DEVICES names an NPU that this process does not have",
+                why="A container numbers its own NPUs from 0, regardless of their numbers on the host; the line gives the range.",
+                cures=(check("list the NPUs of this container", "npu-smi info; ls /dev/davinci*"), cure("use numbers within the range, or unset it", "unset ASCEND_RT_VISIBLE_DEVICES", when(r"input data rang"))),
             ),
             Variant(
-                when=when(r"local rank \d+ is out of bounds"),
-                sentence="a worker has a local rank that is too high for the devices of its process",
-                why="Each worker of an engine takes one device. A process with several stages or engines gives each of them devices and a parallel size of its own.",
-                cures=(check("compare the parallel size of the stage that failed with its own list of devices (stages of one server may need different sizes)", None, when(seen=r"(?i)stage_?(?:engine|\d)|vllm_omni")), cure("use a parallel size (tensor × pipeline × data, of this host) that is not larger than the number of devices"), cure("if this host should have more devices, check which ones the process sees", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", when(lacks=rf"(?i:stage_?(?:engine|\d)|vllm_omni)|hipError|HIP|{_ASCEND}"))),
+                when=when(r"local rank \d+ is out of bounds"), sentence="a worker's local rank is too high for the number of devices in its process",
+                why="Each worker of an engine takes one device. A process with several stages or engines gives each of them its own devices and parallel size.",
+                cures=(check("compare the parallel size of the failed stage with its own device list (stages of one server may need different sizes)", None, when(seen=r"(?i)stage_?(?:engine|\d)|vllm_omni")), cure("use a parallel size (tensor × pipeline × data, on this host) that does not exceed the number of devices"), cure("if this host should have more devices, list those that the process sees", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", when(lacks=rf"(?i:stage_?(?:engine|\d)|vllm_omni)|hipError|HIP|{_ASCEND}"))),
             ),
             Variant(
-                when=when(r"invalid device ordinal|hipErrorInvalidDevice|out of range for|device >= 0"),
-                sentence="a GPU of a number was asked for that this process does not see",
-                why="CUDA_VISIBLE_DEVICES (or the container) shows fewer GPUs, or the local rank is larger than their number.",
-                cures=(check("see which GPUs this process sees", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", when(lacks=r"hipError|HIP")), check("see which GPUs this process sees", "rocm-smi; env | grep VISIBLE_DEVICES", when(seen=r"hipError|HIP"))),
+                when=when(r"invalid device ordinal|hipErrorInvalidDevice|out of range for|device >= 0"), sentence="a GPU index was requested that this process does not see",
+                why="CUDA_VISIBLE_DEVICES (or the container) exposes fewer GPUs, or the local rank exceeds their number.",
+                cures=(check("list the GPUs that this process sees", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES", when(lacks=r"hipError|HIP")), check("list the GPUs that this process sees", "rocm-smi; env | grep VISIBLE_DEVICES", when(seen=r"hipError|HIP"))),
             ),
         ),
         numbers=_too_few_gpus,
@@ -255,19 +249,17 @@ FAILURES = (
     Failure(
         slug=TP_HEADS,
         sentence="the parallel size does not divide the model evenly",
-        why="Tensor parallelism divides attention heads, vocabulary and layer widths (and a quantization's groups) among the GPUs; one of them does not divide.",
+        why="Tensor parallelism divides attention heads, vocabulary and layer widths (and a quantization's groups) among the GPUs; one of them does not divide evenly.",
         cures=(cure("use the remaining GPUs for pipeline parallelism", "--pipeline-parallel-size N", when(r"heads.{0,60}tensor")),),
         deterministic=True,
         variants=(
             Variant(
-                when=when(r"pipeline"),
-                sentence="the model's layers cannot be divided among this number of pipeline stages",
-                cures=(cure("take a number of stages that divides, or set the split by hand", "VLLM_PP_LAYER_PARTITION=…", when(r"pipeline")),),
+                when=when(r"pipeline"), sentence="the model's layers cannot be divided among this number of pipeline stages",
+                cures=(cure("use a number of stages that divides them, or set the split manually", "VLLM_PP_LAYER_PARTITION=…", when(r"pipeline")),),
             ),
             Variant(
-                when=when(r"(?:min_|group_size|block|tile|pack_factor|partition|aligned with the quantized)"),
-                sentence="the parts of a quantized layer are not a multiple of the quantization's group at this tensor parallel size",
-                cures=(cure("keep each expert whole: spread the experts over the GPUs instead of cutting them", "--enable-expert-parallel", when(r"(?i)gate's and up's|down's weight|moe|expert")), cure("take a smaller tensor parallel size, or an unquantized or otherwise quantized version", None, when(r"divisible by (?!weight quantization block)|aligned with the quantized")), cure("or take an unquantized or otherwise quantized version", None, when(r"weight quantization block"))),
+                when=when(r"(?:min_|group_size|block|tile|pack_factor|partition|aligned with the quantized)"), sentence="the parts of a quantized layer are not a multiple of the quantization's group at this tensor parallel size",
+                cures=(cure("keep each expert whole: distribute the experts over the GPUs instead of splitting them", "--enable-expert-parallel", when(r"(?i)gate's and up's|down's weight|moe|expert")), cure("use a smaller tensor parallel size, or an unquantized or differently quantized checkpoint", None, when(r"divisible by (?!weight quantization block)|aligned with the quantized")), cure("or use an unquantized or differently quantized checkpoint", None, when(r"weight quantization block"))),
             ),
         ),
         numbers=_not_dividing,
@@ -278,152 +270,146 @@ FAILURES = (
         why="The rank that reports it is often not the one that failed: read the first error of every rank.",
         cures=(
             _DEBUG,
-            cure("in a container, give shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm|shared memory segment|Bus error|No space left")),
-            cure("with several hosts, name the network interface that connects them, on each host as it is called there", "ip -br addr; export NCCL_SOCKET_IFNAME=NAME GLOO_SOCKET_IFNAME=NAME", when(r"socket|Socket|connectFullMesh|No route|refused|interface|clients joined|waiting for clients|timed out")),
-            check("check the name that these variables have: without an interface of that name, NCCL finds none", "env | grep SOCKET_IFNAME; ip -br addr", when(r"[Nn]o socket interface")),
+            cure("in a container, provide more shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm|shared memory segment|Bus error|No space left")),
+            cure("with several hosts, set the network interface that connects them, on each host by its name there", "ip -br addr; export NCCL_SOCKET_IFNAME=NAME GLOO_SOCKET_IFNAME=NAME", when(r"socket|Socket|connectFullMesh|No route|refused|interface|clients joined|waiting for clients|timed out")),
+            check("check the interface name in these variables: if no interface has that name, NCCL finds none", "env | grep SOCKET_IFNAME; ip -br addr", when(r"[Nn]o socket interface")),
         ),
         deterministic=False,
         variants=(
             Variant(
-                when=when(r"Cuda failure (?:\d+ )?'operation not supported'"),
-                sentence="NCCL called a CUDA function that the driver does not support here",
-                why="A virtual GPU (vGPU) is a usual reason: NCCL needs unified memory, which the host enables for each virtual GPU.",
-                cures=(check("check whether the GPU is virtual; if so, enable unified memory for it on the host, or pass the whole GPU through", "nvidia-smi -q | grep -i -A2 virtualization"), check("check whether one GPU alone works", "--tensor-parallel-size 1", when(r"operation not supported"))),
+                when=when(r"Cuda failure (?:\d+ )?'operation not supported'"), sentence="NCCL called a CUDA function that the driver does not support here",
+                why="A virtual GPU (vGPU) is a common cause: NCCL needs unified memory, which is enabled on the host for each vGPU.",
+                cures=(check("check whether the GPU is virtual; if so, enable unified memory for it on the host, or pass the whole GPU through", "nvidia-smi -q | grep -i -A2 virtualization"), check("test whether one GPU alone works", "--tensor-parallel-size 1", when(r"operation not supported"))),
             ),
             Variant(
-                when=when(r"Cuda failure (?:\d+ )?'(?:an illegal memory access|an illegal instruction|unspecified launch|device-side assert|misaligned|uncorrectable)"), sentence="a kernel on the GPU failed before, and NCCL's call only reports it",
-                why="Neither the network nor NCCL's settings are at fault.",
-                cures=(check("see whether a GPU reported an error", "dmesg -T | grep -i -E 'xid|nvrm'"), check("find the kernel that failed first", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"Cuda failure"))),
+                when=when(r"Cuda failure (?:\d+ )?'(?:an illegal memory access|an illegal instruction|unspecified launch|device-side assert|misaligned|uncorrectable)"), sentence="a GPU kernel failed earlier, and the NCCL call only reports it",
+                why="Neither the network nor NCCL's settings are the cause.",
+                cures=(check("check whether a GPU reported an error", "dmesg -T | grep -i -E 'xid|nvrm'"), check("find the kernel that failed first", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"Cuda failure"))),
             ),
             Variant(
-                when=when(seen=r"\bnvls\.cc:\d+ NCCL WARN"), sentence="NCCL could not set up NVLink SHARP (NVLS), by which NVSwitch adds data of several GPUs",
+                when=when(seen=r"\bnvls\.cc:\d+ NCCL WARN"), sentence="NCCL could not set up NVLink SHARP (NVLS), the reduction of several GPUs' data in NVSwitch",
                 why="It needs NVSwitch with a running fabric manager, and containers and virtual machines may hide it. NCCL works without it.",
-                cures=(check("see the fabric's state", "nvidia-smi -q | grep -A3 Fabric; systemctl status nvidia-fabricmanager"), cure("do without it", "NCCL_NVLS_ENABLE=0", when(seen=r"nvls"))),
+                cures=(check("check the fabric's state", "nvidia-smi -q | grep -A3 Fabric; systemctl status nvidia-fabricmanager"), cure("disable NVLS", "NCCL_NVLS_ENABLE=0", when(seen=r"nvls"))),
             ),
             Variant(
-                when=when(r"Duplicate GPU detected"), sentence="two ranks use the same GPU, and NCCL needs one for each rank",
-                why="Either the list of visible GPUs names one twice, or the program that starts the ranks gives them the same number.",
-                cures=(check("see which GPUs each process gets, and how many there are", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES"), cure("give each rank a GPU of its own", None, when(r"Duplicate GPU"))),
+                when=when(r"Duplicate GPU detected"), sentence="two ranks use the same GPU, and NCCL needs one GPU per rank",
+                why="Either the list of visible GPUs names one twice, or the program that starts the ranks gives them the same index.",
+                cures=(check("check which GPUs each process gets, and how many there are", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES"), cure("give each rank its own GPU", None, when(r"Duplicate GPU"))),
             ),
             Variant(
-                when=when(r"peer access is not supported"),
-                sentence="the GPUs cannot access each other's memory directly (P2P), and a call asked for it",
+                when=when(r"peer access is not supported"), sentence="the GPUs cannot access each other's memory directly (P2P), and a call requested it",
                 why="Virtual machines, containers with hidden devices and consumer GPUs often lack it.",
-                cures=(check("see which GPUs can", "nvidia-smi topo -p2p r; nvidia-smi topo -m"), cure("do without it", "NCCL_P2P_DISABLE=1 vllm serve … --disable-custom-all-reduce", when(r"peer access"))),
+                cures=(check("check which GPUs support P2P", "nvidia-smi topo -p2p r; nvidia-smi topo -m"), cure("disable P2P", "NCCL_P2P_DISABLE=1 vllm serve … --disable-custom-all-reduce", when(r"peer access"))),
             ),
             Variant(
-                when=when(r"[Ww]ait timeout after \d+ ?ms"),
-                sentence="a rank waited until the time-out for another that did not reach the same step",
-                why="That rank has ended, hangs or is at another step; the rank that reports it is not the one to examine.",
-                cures=(check("read the last lines and the first error of every other rank, on every host"), check("see where a rank that still runs is", "py-spy dump --pid PID_OF_WORKER")),
+                when=when(r"[Ww]ait timeout after \d+ ?ms"), sentence="a rank timed out waiting for another rank that did not reach the same step",
+                why="That rank exited, hangs or is at another step; the rank that reports it is not the one to examine.",
+                cures=(check("read the last lines and the first error of every other rank, on every host"), check("dump the stack of a rank that still runs", "py-spy dump --pid PID_OF_WORKER")),
             ),
             Variant(
-                when=when(r"Cuda failure (?:2 )?'out of memory'"),
-                sentence="no GPU memory was left for NCCL's own buffers",
-                why="NCCL allocates them outside PyTorch, often only when ranks exchange data for the first time: neither the network nor the driver is at fault.",
-                cures=(cure("leave more memory to it: lower --gpu-memory-utilization by 0.05"), check("see whether another process holds memory of this GPU", "nvidia-smi"), cure("if experts are rebalanced, take fewer redundant ones, or leave --enable-eplb out", None, when(seen=r"(?i)eplb"))),
+                when=when(r"Cuda failure (?:2 )?'out of memory'"), sentence="no GPU memory was left for NCCL's own buffers",
+                why="NCCL allocates them outside PyTorch, often only when ranks exchange data for the first time: neither the network nor the driver is the cause.",
+                cures=(cure("leave more memory free for NCCL: lower --gpu-memory-utilization by 0.05"), check("check whether another process holds memory on this GPU", "nvidia-smi"), cure("if EPLB rebalances experts, use fewer redundant experts, or remove --enable-eplb", None, when(seen=r"(?i)eplb"))),
             ),
             Variant(
-                when=when(_RENDEZVOUS),
-                sentence="not every process reached the address at which the ranks meet (rendezvous)",
-                why="That comes before NCCL. The address may belong to an interface that the other hosts do not reach, a firewall may block the port, or the first rank may have ended.",
-                cures=(check("read the log of the first rank: if it ended, its error is the cause"), cure("with several hosts, set VLLM_HOST_IP on each host to its address in the network that connects them", "ip -br addr; export VLLM_HOST_IP=IP GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(_RENDEZVOUS))),
+                when=when(_RENDEZVOUS), sentence="not every process reached the rendezvous address of the ranks",
+                why="The rendezvous comes before NCCL. The address may belong to an interface that the other hosts cannot reach, a firewall may block the port, or the first rank may have exited.",
+                cures=(check("read the log of the first rank: if it exited, its error is the cause"), cure("with several hosts, set VLLM_HOST_IP on each host to its address on the network that connects them", "ip -br addr; export VLLM_HOST_IP=IP GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(_RENDEZVOUS))),
             ),
             Variant(
-                when=when(r"custom_all_reduce"),
-                sentence="vLLM's own all-reduce could not map another worker's GPU memory (CUDA IPC)",
-                why="NCCL may work all the same: it has other ways.",
-                cures=(cure("let NCCL do it", "--disable-custom-all-reduce", when(r"custom_all_reduce")),),
+                when=when(r"custom_all_reduce"), sentence="vLLM's own all-reduce could not map another worker's GPU memory (CUDA IPC)",
+                why="NCCL may still work: it has other transports.",
+                cures=(cure("use NCCL's all-reduce instead", "--disable-custom-all-reduce", when(r"custom_all_reduce")),),
             ),
             Variant(
                 when=when(r"shared memory segment|shmOpen|shm_open"),
-                sentence="NCCL could not create its shared memory, or attach to that of another rank",
-                why="The folder /dev/shm is full, too small (Docker gives a container 64 MiB), not there, or not shared by the ranks; or the other rank has ended or made none.",
-                cures=(check("see how large and how full it is, from inside the container", "df -h /dev/shm"), cure("give the container shared memory (Kubernetes: an emptyDir with medium Memory at /dev/shm)", "docker run --ipc=host …   (or --shm-size=16g)", when(r"shared memory segment|shm_?[Oo]pen"))),
+                sentence="NCCL could not create its shared memory, or attach to another rank's",
+                why="The directory /dev/shm is full, too small (Docker gives a container 64 MiB), missing, or not shared by the ranks; or the other rank exited or created none.",
+                cures=(check("check its size and use from inside the container", "df -h /dev/shm"), cure("give the container more shared memory (Kubernetes: an emptyDir with medium Memory at /dev/shm)", "docker run --ipc=host …   (or --shm-size=16g)", when(r"shared memory segment|shm_?[Oo]pen"))),
             ),
             Variant(
                 when=when(r"ibv_.{0,100}Cannot allocate memory"),
-                sentence="the RDMA card could not register the memory that NCCL asked for",
-                why="Very large buffers (NCCL_BUFFSIZE), a limit of locked memory or of the card, or a driver in a bad state refuse it.",
-                cures=(check("see NCCL's settings and the limit of locked memory, from inside the container", "env | grep NCCL_; ulimit -l"), cure("if NCCL_BUFFSIZE is set, leave it out", "unset NCCL_BUFFSIZE", when(r"ibv_reg")), cure("if the limit is not `unlimited`, lift it (Kubernetes: the IPC_LOCK capability)", "docker run --ulimit memlock=-1 --cap-add=IPC_LOCK …", when(r"ibv_"))),
+                sentence="the RDMA NIC could not register the memory that NCCL requested",
+                why="The cause is very large buffers (NCCL_BUFFSIZE), a limit on locked memory or of the NIC, or a driver in a bad state.",
+                cures=(check("check NCCL's settings and the locked-memory limit from inside the container", "env | grep NCCL_; ulimit -l"), cure("if NCCL_BUFFSIZE is set, unset it", "unset NCCL_BUFFSIZE", when(r"ibv_reg")), cure("if the limit is not `unlimited`, raise it (Kubernetes: the IPC_LOCK capability)", "docker run --ulimit memlock=-1 --cap-add=IPC_LOCK …", when(r"ibv_"))),
             ),
             Variant(
                 when=when(r"NET/IB : \S{1,60} (?:Got )?async "),
                 sentence="a port of the RDMA network (InfiniBand, RoCE) failed while NCCL used it",
-                why="The line names device and port. A cable, a switch or the card loses the link; what fails after it may be its effect.",
-                cures=(check("see the link, its error counters and the kernel's report", "ibstat; perfquery; dmesg -T | grep -i -E 'mlx5|link'"), cure("until it is repaired, leave this device out", "NCCL_IB_HCA=^DEVICE", when(r"NET/IB"))),
+                why="The line names the device and port. A cable, a switch or the NIC loses the link; later failures may be a consequence.",
+                cures=(check("check the link, its error counters and the kernel log", "ibstat; perfquery; dmesg -T | grep -i -E 'mlx5|link'"), cure("exclude this device until it is repaired", "NCCL_IB_HCA=^DEVICE", when(r"NET/IB"))),
             ),
             Variant(
                 when=when(r"connectFullMesh[\s\S]{0,400}remote=\[(?:127\.|::1)"),
-                sentence="a rank searched another at the loopback address (127.0.0.1), which never leaves its own host",
-                why="With several hosts: a host name that resolves to the loopback, or not at all, makes Gloo take that address. On one host: the other rank has ended, and its own error comes first.",
-                cures=(check("see, on each host, the address of its own name", "getent hosts $(hostname); ip -br addr"), cure("with several hosts, name the network interface that connects them, on each host as it is called there", "GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(r"connectFullMesh"))),
+                sentence="a rank tried to reach another rank at the loopback address (127.0.0.1), which never leaves its own host",
+                why="With several hosts: Gloo uses that address if the host name resolves to loopback, or does not resolve. On one host: the other rank exited, and its own error comes first.",
+                cures=(check("check, on each host, the address that its own name resolves to", "getent hosts $(hostname); ip -br addr"), cure("with several hosts, set the network interface that connects them, on each host by its name there", "GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(r"connectFullMesh"))),
             ),
             Variant(
                 when=when(r"^[^\n]*\b[Gg]loo\b"),
-                sentence="a process could not reach another, or lost it (Gloo, which connects processes by TCP)",
-                why="The other rank has ended (its own error came first), or the hosts do not share the interface; an address in the line is the one that did not answer.",
-                cures=(check("read the first error of the other ranks, on every host"), cure("with several hosts, name the network interface that connects them, on each host as it is called there", "ip -br addr; export GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(r"[Gg]loo"))),
+                sentence="a process could not connect to another, or lost the connection (Gloo, which connects processes over TCP)",
+                why="The other rank exited (its own error came first), or the hosts do not share the network interface; an address in the line is the one that did not answer.",
+                cures=(check("read the first error of the other ranks, on every host"), cure("with several hosts, set the network interface that connects them, on each host by its name there", "ip -br addr; export GLOO_SOCKET_IFNAME=NAME NCCL_SOCKET_IFNAME=NAME", when(r"[Gg]loo"))),
             ),
             Variant(
                 when=when(r"ibv_(?:open_device|get_device_list|query_\w{1,20}|alloc_pd|reg_\w{1,20}|create_\w{1,20})\b"),
                 sentence="NCCL could not use an RDMA device of this host (InfiniBand, RoCE)",
-                why="The call in the line comes before any data goes to another host. It needs the device and the right to use it, enough locked memory, and for GPU memory nvidia-peermem or DMA-BUF.",
-                cures=(check("see the devices and the limit of locked memory, from inside the container", "ls -l /dev/infiniband; ibv_devices; ulimit -l; lsmod | grep peermem"), check("see whether it works without RDMA (much slower between hosts)", "NCCL_IB_DISABLE=1", when(r"ibv_"))),
+                why="The call in the line comes before any data goes to another host. It needs the device, permission to use it, enough locked memory, and, for GPU memory, nvidia-peermem or DMA-BUF.",
+                cures=(check("check the devices and the locked-memory limit from inside the container", "ls -l /dev/infiniband; ibv_devices; ulimit -l; lsmod | grep peermem"), check("test whether it works without RDMA (much slower between hosts)", "NCCL_IB_DISABLE=1", when(r"ibv_"))),
             ),
             Variant(
                 when=when(r"NET/IB|ibv_|libibverbs|Got completion"),
                 sentence="NCCL's RDMA network (InfiniBand, RoCE) failed",
-                why="A link, a switch's setting, the chosen devices or the GID index differ; the peer may also just be gone.",
-                cures=(check("see the links, and which device and GID each host uses", "ibstat; show_gids; env | grep NCCL_IB"), check("see whether it works without RDMA (much slower)", "NCCL_IB_DISABLE=1", when(r"NET/IB|ibv_|ibverbs"))),
+                why="A link, a switch setting, the selected devices or the GID index differ; or the peer may be gone.",
+                cures=(check("check the links, and which device and GID each host uses", "ibstat; show_gids; env | grep NCCL_IB"), check("test whether it works without RDMA (much slower)", "NCCL_IB_DISABLE=1", when(r"NET/IB|ibv_|ibverbs"))),
             ),
             Variant(
                 when=when(r"^[^\n]*(?:remote process exited|ncclRemoteError|TCPStore server has shut down|TCPStore.{0,400}Broken pipe|(?:closed|reset) by peer|got 0 bytes)", lacks=_ASCEND),
-                sentence="another rank ended or closed its connection; this rank only reports it",
-                why="Either that rank met an error or was killed, or the network between the hosts broke. Its own first error is the cause.",
-                cures=(check("read the first error of the other ranks, on every host"), check("see whether one was killed, or a GPU reported an error", "dmesg -T | grep -i -E 'killed process|xid|segfault'"), cure("if all of them still run, test the network between the hosts, with NCCL's own log", "NCCL_DEBUG=INFO vllm serve …", when(r"remote|TCPStore|peer|got 0"))),
+                sentence="another rank exited or closed its connection; this rank only reports it",
+                why="Either that rank hit an error or was killed, or the network between the hosts failed. Its own first error is the cause.",
+                cures=(check("read the first error of the other ranks, on every host"), check("check whether a rank was killed, or a GPU reported an error", "dmesg -T | grep -i -E 'killed process|xid|segfault'"), cure("if all ranks still run, test the network between the hosts, with NCCL logging", "NCCL_DEBUG=INFO vllm serve …", when(r"remote|TCPStore|peer|got 0"))),
             ),
             Variant(
                 when=when(r"(?i)nvshmem|/transport/ib|DeepEP|deep_ep"),
-                sentence="the exchange between experts on different GPUs (DeepEP, NVSHMEM) could not be set up, or stopped",
-                why="It needs GPUDirect RDMA on every node (a driver with nvidia-peermem or DMA-BUF, IBGDA allowed, the devices in the container), and ranks that all still run.",
-                cures=(check("see the RDMA devices and the limit of locked memory, from inside the container", "ls /dev/infiniband; ibv_devices; ulimit -l; lsmod | grep -i -E 'peermem|gdrdrv'"), check("see whether it works with another exchange", "--all2all-backend allgather_reducescatter", when(r"(?i)nvshmem|/transport/ib|DeepEP|deep_ep"))),
+                sentence="the exchange between experts on different GPUs (DeepEP, NVSHMEM) could not be set up, or failed",
+                why="It needs GPUDirect RDMA on every node (a driver with nvidia-peermem or DMA-BUF, IBGDA enabled, the devices in the container), and all ranks must still run.",
+                cures=(check("check the RDMA devices and the locked-memory limit from inside the container", "ls /dev/infiniband; ibv_devices; ulimit -l; lsmod | grep -i -E 'peermem|gdrdrv'"), check("test another all-to-all backend", "--all2all-backend allgather_reducescatter", when(r"(?i)nvshmem|/transport/ib|DeepEP|deep_ep"))),
             ),
             Variant(
                 when=when(r"^[^\n]{0,300}(?:oneCCL|ccl::)[^\n]{0,300}No such file or directory"),
-                sentence="the library that connects Intel GPUs (oneCCL) could not open a device file: it does not exist here",
-                why="oneCCL opens the GPUs by their paths in /dev/dri/by-path, which a container has only if that folder is mounted.",
-                cures=(check("check the files, from inside the container", "ls -l /dev/dri /dev/dri/by-path"), cure("mount the folder", "docker run --device /dev/dri -v /dev/dri/by-path:/dev/dri/by-path …", when(r"No such file"))),
+                sentence="oneCCL, which connects Intel GPUs, could not open a device file: it does not exist here",
+                why="oneCCL opens the GPUs by their paths in /dev/dri/by-path, which a container has only if that directory is mounted.",
+                cures=(check("check the files from inside the container", "ls -l /dev/dri /dev/dri/by-path"), cure("mount the directory into the container", "docker run --device /dev/dri -v /dev/dri/by-path:/dev/dri/by-path …", when(r"No such file"))),
             ),
             Variant(
                 when=when(r"start_workers|failed to start worker"),
                 sentence="oneCCL, which connects Intel GPUs, could not start its worker threads",
-                why="Their CPUs (CCL_WORKER_AFFINITY) or the limit of threads of this container are the usual reasons.",
-                cures=(check("see the CPUs and limits that this process has", "taskset -pc $$; ulimit -u; env | grep -E '^CCL_|^I_MPI_'"),),
+                why="The usual causes are their CPUs (CCL_WORKER_AFFINITY) or this container's thread limit.",
+                cures=(check("check the CPU affinity and limits of this process", "taskset -pc $$; ulimit -u; env | grep -E '^CCL_|^I_MPI_'"),),
             ),
             Variant(
                 when=when(r"IpcHandle"),
                 sentence="oneCCL could not share memory between the Intel GPUs",
-                why="One GPU's memory could not be opened from another's process: a matter of driver, compute runtime and the GPUs' link, not of the size of memory.",
-                cures=(check("see the GPUs and the versions of driver and compute runtime", "clinfo -l; dpkg -l | grep -i -E 'level-zero|intel-opencl|libze'"), cure("try another way to exchange memory handles", "CCL_ZE_IPC_EXCHANGE=sockets   (or pidfd, drmfd)", when(r"(?i)IpcHandle")), check("see whether one GPU alone works", "--tensor-parallel-size 1", when(_XPU))),
+                why="The process of one GPU could not open another GPU's memory. The cause is the driver, the compute runtime or the link between the GPUs, not the amount of memory.",
+                cures=(check("list the GPUs and the versions of the driver and compute runtime", "clinfo -l; dpkg -l | grep -i -E 'level-zero|intel-opencl|libze'"), cure("try another mechanism to exchange memory handles", "CCL_ZE_IPC_EXCHANGE=sockets   (or pidfd, drmfd)", when(r"(?i)IpcHandle")), check("test whether one GPU alone works", "--tensor-parallel-size 1", when(_XPU))),
             ),
             Variant(
                 when=when(_XPU),
                 sentence="oneCCL, which connects Intel GPUs, failed",
-                why="Its own message names the call.",
-                cures=(check("run again with its own log", "CCL_LOG_LEVEL=info vllm serve …", when(_XPU)), check("see whether one GPU alone works", "--tensor-parallel-size 1", when(_XPU))),
+                why="Its own message names the failed call.",
+                cures=(check("run again with oneCCL logging", "CCL_LOG_LEVEL=info vllm serve …", when(_XPU)), check("test whether one GPU alone works", "--tensor-parallel-size 1", when(_XPU))),
             ),
             Variant(
                 when=when(r"HcclGetRootInfo|hccl|HCCL|EJ0003", seen=r"EJ0003|Failed to bind the IP port|bound already|nic listen start failed"),
-                sentence="HCCL could not listen on its port: another process of this host uses it",
-                why="HCCL takes ports of the host from 60000 on, and ports of the NPU; its plog has the number. Two jobs on one host need ranges of their own.",
-                cures=(check("see who listens there, and CANN's own log", "ss -ltnp | grep ':60[0-9][0-9][0-9]'; ls -t ~/ascend/log/debug/plog | head"), cure("give this job a range of its own", "HCCL_IF_BASE_PORT=61000", when(seen=r"EJ0003|bind the IP port|bound already"))),
+                sentence="HCCL could not listen on its port: another process on this host uses it",
+                why="HCCL uses ports of the host from 60000 on, and ports of the NPU; its plog has the number. Two jobs on one host need separate port ranges.",
+                cures=(check("find the process that listens there, and read CANN's own log", "ss -ltnp | grep ':60[0-9][0-9][0-9]'; ls -t ~/ascend/log/debug/plog | head"), cure("give this job its own port range", "HCCL_IF_BASE_PORT=61000", when(seen=r"EJ0003|bind the IP port|bound already"))),
             ),
             Variant(
                 when=when(_ASCEND),
                 sentence="HCCL could not set up (or lost) communication between the NPUs",
                 why="The code (EI…, EJ…, ERR…) names the call; the line after it often has HCCL's own cause and solution.",
-                cures=(check("read the lines after the code (Reason, Solution), on every rank", "ls -t ~/ascend/log/debug/plog | head"), check("see the NPUs' links and health", "hccn_tool -i 0 -link -g; npu-smi info"), cure("let ranks wait longer for each other", "HCCL_CONNECT_TIMEOUT=1800", when(r"EI0006|timeout|time out|Timeout"))),
+                cures=(check("read the lines after the code (Reason, Solution), on every rank", "ls -t ~/ascend/log/debug/plog | head"), check("check the NPUs' links and health", "hccn_tool -i 0 -link -g; npu-smi info"), cure("let ranks wait longer for each other", "HCCL_CONNECT_TIMEOUT=1800", when(r"EI0006|timeout|time out|Timeout"))),
             ),
         ),
         numbers=_rendezvous,
@@ -432,118 +418,118 @@ FAILURES = (
         slug=NCCL_TIMEOUT,
         sentence="one rank waited for the others until the collective operation timed out",
         why="Another rank crashed, hangs, or the link between them is broken. The rank that did not arrive is the one to examine.",
-        cures=(check("read the last lines of the rank without this message"), check("see whether a GPU reported an error, on all hosts", "dmesg -T | grep -i xid", when(lacks=_ASCEND)), _DEBUG),
+        cures=(check("read the last lines of the rank that lacks this message"), check("check on all hosts whether a GPU reported an error", "dmesg -T | grep -i xid", when(lacks=_ASCEND)), _DEBUG),
         deterministic=False,
         variants=(
             Variant(
-                when=when(r"Heartbeat monitor timed out"), sentence="NCCL's watchdog in this process made no progress for as long as it may",
-                why="A call of CUDA or a lock hangs in this process: a kernel that waits for another rank, or a GPU that failed.",
-                cures=(check("see whether a GPU reported an error, on all hosts", "dmesg -T | grep -i -E 'xid|amdgpu'"), check("read the first error of every rank; if it comes again, see where the ranks are before it ends them", "py-spy dump --pid PID_OF_WORKER")),
+                when=when(r"Heartbeat monitor timed out"), sentence="NCCL's watchdog in this process made no progress until its heartbeat timed out",
+                why="A CUDA call or a lock hangs in this process: a kernel that waits for another rank, or a GPU that failed.",
+                cures=(check("check on all hosts whether a GPU reported an error", "dmesg -T | grep -i -E 'xid|amdgpu'"), check("read the first error of every rank; if it happens again, dump the ranks' stacks before the watchdog aborts them", "py-spy dump --pid PID_OF_WORKER")),
             ),
             Variant(
-                when=when(r"(?:[Tt]imed out waiting|[Tt]ime out) \d+ ?ms for (?:send|recv)"), sentence="one rank waited for another until the time-out (Gloo, which connects processes by TCP)",
-                why="The other rank crashed, hangs or is at another step, or it had nothing to send for that long: some releases end an idle engine of several hosts in this way.",
-                cures=(check("read the last lines and the first error of the other ranks, on every host"), check("check whether requests were running in that time; if not, search vLLM's issues for the message, with the release")),
+                when=when(r"(?:[Tt]imed out waiting|[Tt]ime out) \d+ ?ms for (?:send|recv)"), sentence="one rank timed out waiting for another (Gloo, which connects processes over TCP)",
+                why="The other rank crashed, hangs or is at another step, or it had nothing to send for that long: some releases abort an idle multi-host engine in this way.",
+                cures=(check("read the last lines and the first error of the other ranks, on every host"), check("check whether requests were running in that time; if not, search vLLM's issues for the message and this release")),
             ),
         ),
     ),
     Failure(
         slug=SHM,
         sentence="a worker has not answered the engine for a minute or more",
-        why="The engine waits on the shared-memory queue to its workers. Once is normal during a long compilation or load; repeated while requests wait, a worker is dead or hangs.",
+        why="The engine waits on the shared-memory queue to its workers. One such message is normal during a long compilation or load; if it repeats while requests wait, a worker is dead or hangs.",
         cures=(
-            check("see where the workers are", "py-spy dump --pid PID_OF_WORKER"),
-            check("see whether a GPU reported an error", "dmesg -T | grep -i xid", when(lacks=_ASCEND, facts=("!device",))),
+            check("dump the workers' stacks", "py-spy dump --pid PID_OF_WORKER"),
+            check("check whether a GPU reported an error", "dmesg -T | grep -i xid", when(lacks=_ASCEND, facts=("!device",))),
             cure("if no tokens come for minutes while requests run, restart the engine", None, when(serving=True)),
-            cure("start without the fused all-reduce of FlashInfer, whose workspace could not be set up", "--compilation-config '{\"pass_config\": {\"fuse_allreduce_rms\": false}}'", when(seen=r"FlashInfer All Reduce workspace")),
+            cure("disable FlashInfer's fused all-reduce, whose workspace could not be set up", "--compilation-config '{\"pass_config\": {\"fuse_allreduce_rms\": false}}'", when(seen=r"FlashInfer All Reduce workspace")),
         ),
         deterministic=False,
         variants=(
             Variant(
                 when=when(r"RPC call to \w+ timed out"),
-                sentence="a worker did not answer a call of the engine in time, and the call was given up",
-                why="The worker hangs, has ended or is far too slow for this step; the lines of the engine do not show which.",
-                cures=(check("read the last lines of the workers, and see where they are if they still run", "py-spy dump --pid PID_OF_WORKER"), check("see whether a GPU reported an error", "dmesg -T | grep -i xid", when(lacks=_ASCEND, facts=("!device",))), check("see whether smaller steps are answered", "--max-num-seqs 8   (or a smaller --max-num-batched-tokens)", when(r"execute_model|sample_tokens")), cure("if it is only slow, allow it more time", "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS=SECONDS", when(r"execute_model|sample_tokens"))),
+                sentence="a worker did not answer an RPC from the engine in time, and the engine gave up",
+                why="The worker hangs, exited or is far too slow for this step; the engine's lines do not show which.",
+                cures=(check("read the last lines of the workers, and dump their stacks if they still run", "py-spy dump --pid PID_OF_WORKER"), check("check whether a GPU reported an error", "dmesg -T | grep -i xid", when(lacks=_ASCEND, facts=("!device",))), check("test whether the workers answer smaller steps", "--max-num-seqs 8   (or a smaller --max-num-batched-tokens)", when(r"execute_model|sample_tokens")), cure("if it is only slow, raise the timeout", "VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS=SECONDS", when(r"execute_model|sample_tokens"))),
             ),
         ),
     ),
     Failure(
         slug=RAY,
         sentence="Ray could not start or keep the workers",
-        why="Unless the message names another reason: a worker process died, a node is missing or differs, or the cluster's resources do not suffice.",
+        why="Unless the message names another reason: a worker process died, a node is missing or differs, or the cluster lacks resources.",
         cures=(
-            check("see the cluster's resources", "ray status"),
+            check("check the cluster's resources", "ray status"),
             check("read the dead worker's own log", "ls /tmp/ray/session_latest/logs", when(r"[Aa]ctor|died|SYSTEM_ERROR|raylet|Raylet|dead")),
-            cure("on a single host, do without Ray", "--distributed-executor-backend mp", when(r"running Ray instance|node_ip_address|driver node|Failed to connect to (?:GCS|the Raylet)|raylet")),
+            cure("on a single host, start the workers without Ray", "--distributed-executor-backend mp", when(r"running Ray instance|node_ip_address|driver node|Failed to connect to (?:GCS|the Raylet)|raylet")),
             cure("install the same Ray and Python on every node", "ray --version", when(r"Version mismatch")),
         ),
         deterministic=False,
         variants=(
-            Variant(when=when(r"available space: 0"), sentence="the file system of Ray's session folder is full, so Ray may fail", cures=(check("see how full it is, then free space there, or give Ray another folder", "df -h /tmp; ray start --temp-dir DIR"),)),
+            Variant(when=when(r"available space: 0"), sentence="the file system of Ray's session directory is full, so Ray may fail", cures=(check("check how full it is, then free space there, or give Ray another directory", "df -h /tmp; ray start --temp-dir DIR"),)),
             Variant(
                 when=when(r"ChannelTimeoutError|available to read", lacks=r"(?i:worker|actor|node|raylet)\b[^\n]{0,60}\b(?:died|dead|killed)\b|ActorDied|SYSTEM_ERROR"),
                 sentence="a step took longer than Ray waits for its result",
                 why="A timeout is not a death: no line of this log shows that a worker ended.",
-                cures=(check("compare the time that passed with the limit that vLLM printed (ray_timeout_s in the facts): if less time passed, Ray uses another limit, by default 10 seconds", None, when(facts=("ray_timeout_s",))), cure("set the limit on every node, before Ray and vLLM start", "export RAY_CGRAPH_get_timeout=300", when(r"ChannelTimeout|available to read")), cure("if a step really takes that long, check where the workers are", "py-spy dump --pid PID_OF_WORKER")),
+                cures=(check("compare the time that passed with the limit that vLLM printed (ray_timeout_s in the facts): if less time passed, Ray uses another limit, by default 10 seconds", None, when(facts=("ray_timeout_s",))), cure("set the limit on every node, before Ray and vLLM start", "export RAY_CGRAPH_get_timeout=300", when(r"ChannelTimeout|available to read")), cure("if a step really takes that long, dump the workers' stacks", "py-spy dump --pid PID_OF_WORKER")),
             ),
             Variant(
                 when=when(r"not valid across Ray sessions"), sentence="a process used a Ray actor of an earlier Ray session",
-                why="Ray was shut down and started again in this process. Either vLLM was cleaning up after another error, or the installed Ray does not go with this vLLM.",
-                cures=(check("check the log for an earlier error: it is the cause if there is one"), cure("if there is none, compare the installed Ray with the version that this vLLM was tested with (see the requirements folder of its repository), and install that one on every node", "python -m pip show ray vllm"), cure("or start the workers without Ray", "--distributed-executor-backend mp", when(r"Ray session"))),
+                why="Ray was shut down and started again in this process. Either vLLM was cleaning up after another error, or the installed Ray is not compatible with this vLLM.",
+                cures=(check("check the log for an earlier error: it is the cause if there is one"), cure("if there is none, compare the installed Ray with the version that this vLLM was tested with (see the requirements directory of its repository), and install that one on every node", "python -m pip show ray vllm"), cure("or start the workers without Ray", "--distributed-executor-backend mp", when(r"Ray session"))),
             ),
             Variant(
                 when=when(r"Every node should have a unique IP"), sentence="two nodes of the Ray cluster have the same address for vLLM",
                 why="Most often VLLM_HOST_IP has the same value on both, or two Ray nodes run on one host.",
-                cures=(check("see the nodes, and the variable on each of them", "ray list nodes; env | grep VLLM_HOST_IP; ip -br addr"), cure("set it on each node to that node's own address, before Ray starts there", "export VLLM_HOST_IP=IP", when(r"unique IP"))),
+                cures=(check("list the nodes, and check the variable on each of them", "ray list nodes; env | grep VLLM_HOST_IP; ip -br addr"), cure("set it on each node to that node's own address, before Ray starts there", "export VLLM_HOST_IP=IP", when(r"unique IP"))),
             ),
             Variant(
-                when=when(r"Could not find any running Ray instance|(?:connect to|reach) GCS|node_ip_address"), sentence="this process found no Ray cluster that answers",
-                why="Either Ray does not run on this host, or its head has ended or cannot be reached from here, or the address (RAY_ADDRESS) is of another cluster.",
-                cures=(check("see whether Ray runs here, and the address that is set", "ray status; echo $RAY_ADDRESS"), cure("on a single host, do without Ray", "--distributed-executor-backend mp", when(r"Ray|GCS|node_ip")), cure("with several hosts, start Ray on the head and join each host before vLLM starts", "ray start --head; ray start --address=HEAD:6379", when(r"Ray|GCS|node_ip"))),
+                when=when(r"Could not find any running Ray instance|(?:connect to|reach) GCS|node_ip_address"), sentence="this process found no Ray cluster that responds",
+                why="Either Ray does not run on this host, or its head node exited or is unreachable from here, or the address (RAY_ADDRESS) belongs to another cluster.",
+                cures=(check("check whether Ray runs here, and which address is set", "ray status; echo $RAY_ADDRESS"), cure("on a single host, start the workers without Ray", "--distributed-executor-backend mp", when(r"Ray|GCS|node_ip")), cure("with several hosts, start Ray on the head node and join each host before vLLM starts", "ray start --head; ray start --address=HEAD:6379", when(r"Ray|GCS|node_ip"))),
             ),
             Variant(
                 when=when(r"No available node types.{0,80}'node:\d"),
-                sentence="Ray has no node of the address that vLLM asks for, or that node has too little left",
-                why="vLLM asks for its own node by address: on hosts with several networks, VLLM_HOST_IP and the address with which Ray was started must be the same.",
+                sentence="Ray has no node with the address that vLLM requests, or that node has too few free resources",
+                why="vLLM requests its own node by address: on hosts with several networks, VLLM_HOST_IP and the address with which Ray was started must be the same.",
                 cures=(check("compare the addresses of Ray's nodes with the one in the line", "ray status; ray list nodes"), cure("start Ray and vLLM with the same address, on every node", "VLLM_HOST_IP=IP ray start --node-ip-address=IP …", when(r"'node:\d"))),
             ),
             Variant(
                 when=when(r"Waiting for creating a placement group.{0,800}'GPU'", facts=("ray_gpus_idle",)), sentence="Ray waits for GPUs, although its status in this log shows that none is in use",
-                why="No other job holds them: too few are registered, or no node has as many as the engine asks for on one node.",
+                why="No other job holds them: too few are registered, or no single node has as many as the engine requests on one node.",
                 cures=(check("check the resources of each node", "ray list nodes"),),
             ),
             Variant(
                 when=when(r"Waiting for creating a placement group|No available node types|(?:Cannot|Unable to) (?:provide|create|schedule) (?:a )?placement group|lacement group.{0,80}(?:not ready|timed out|infeasible|cannot be|creation timed out)"),
-                sentence="Ray waits for resources (GPUs, a node) that its cluster does not have, or not free",
+                sentence="Ray waits for resources (GPUs, a node) that its cluster lacks, or that are in use",
                 why="Other actors and placement groups may hold them, or a node has not joined.",
-                cures=(check("see the resources of the cluster, and their holders", "ray status; ray list nodes; ray list placement-groups"),),
+                cures=(check("check the cluster's resources and their holders", "ray status; ray list nodes; ray list placement-groups"),),
             ),
         ),
         numbers=_ray_status,
     ),
     Failure(
         slug=PORT,
-        sentence="the port is taken by another process",
-        why="This process could not bind: another server, or the remains of an earlier one, listen there.",
-        cures=(check("see who listens", "ss -ltnp"), cure("if it is the rest of an earlier server, end it; otherwise serve on another port", "--port N", when(r"rrno 98|already allocated|attempting to bind", lacks=_OTHER_PORT)), cure("if it is not the port of the API: the side channel of NIXL, the data parallel RPC and torch's rendezvous have ports of their own", "VLLM_NIXL_SIDE_CHANNEL_PORT=N   (or --data-parallel-rpc-port N, --master-port N)", when(seen=_OTHER_PORT))),
+        sentence="another process already uses the port",
+        why="This process could not bind: another server, or a leftover process of an earlier one, listens there.",
+        cures=(check("find the process that listens", "ss -ltnp"), cure("if it is a leftover of an earlier server, kill it; otherwise serve on another port", "--port N", when(r"rrno 98|already allocated|attempting to bind", lacks=_OTHER_PORT)), cure("if it is not the API port, change the matching one: NIXL's side channel, the data parallel RPC and torch's rendezvous have their own ports", "VLLM_NIXL_SIDE_CHANNEL_PORT=N   (or --data-parallel-rpc-port N, --master-port N)", when(seen=_OTHER_PORT))),
         deterministic=False,
         variants=(
             Variant(
                 when=when(frames=r"torch/distributed/elastic/"),
-                sentence="the port at which torchrun's processes meet is taken by another process",
+                sentence="another process already uses the rendezvous port of torchrun",
                 why="It is not a port of vLLM: each torchrun on a host needs its own (29500 by default), and a job that still runs keeps it.",
-                cures=(check("see who listens", "ss -ltnp"), cure("give this job a port of its own", "torchrun --master-port N …", when(r"in use|EADDRINUSE"))),
+                cures=(check("find the process that listens", "ss -ltnp"), cure("give this job its own port", "torchrun --master-port N …", when(r"in use|EADDRINUSE"))),
             ),
             Variant(
-                when=when(frames=r"/device_communicators/shm_broadcast\.py |/v1/engine/core_client\.py "), sentence="a port that vLLM chose for its own processes was taken before it was used",
-                why="It is not the port of the API. Another process took it after the choice: often another process of vLLM, which may have ended since. VLLM_PORT lets all of them count up from one number.",
+                when=when(frames=r"/device_communicators/shm_broadcast\.py |/v1/engine/core_client\.py "), sentence="another process took a port that vLLM had chosen for its own processes",
+                why="It is not the API port. The other process took it after vLLM chose it: often another vLLM process, which may have exited since. With VLLM_PORT, all of them count up from one number.",
                 cures=(check("check the variable on the host of this address; if it is set, unset it, or use a number far from that of any other engine on this host", "env | grep VLLM_PORT"), cure("start again: without the variable, such a collision is rare")),
             ),
             Variant(
                 when=when(seen=r"get_open_port|bind\(\(\S{0,20}, 0\)\)"),
-                sentence="no free port was left for vLLM, which asked for any",
-                why="This is not the port of the API: connections of this host hold the ports for outgoing connections, or the network namespace has few.",
-                cures=(check("see how many are used, and the range", "ss -s; sysctl net.ipv4.ip_local_port_range", when(seen=r"get_open_port|bind")),),
+                sentence="vLLM requested any free port, and none was left",
+                why="This is not the API port: connections of this host hold the ephemeral ports, or the network namespace has few.",
+                cures=(check("check how many are in use, and the range", "ss -s; sysctl net.ipv4.ip_local_port_range", when(seen=r"get_open_port|bind")),),
             ),
         ),
         numbers=_port,
@@ -551,61 +537,61 @@ FAILURES = (
     Failure(
         slug=PTRACE,
         sentence="the kernel does not let one worker take memory handles from another (ptrace)",
-        why="CUDA memory is shared between workers by file descriptors; pidfd_getfd needs ptrace rights, which containers and Yama withhold.",
+        why="Workers share CUDA memory through file descriptors; pidfd_getfd needs ptrace permission, which containers and Yama deny.",
         cures=(
             cure("in a container, allow it", "docker run --cap-add=SYS_PTRACE …", when(r"pidfd|ptrace")),
-            check("see Yama's setting on the host (0 allows it)", "cat /proc/sys/kernel/yama/ptrace_scope"),
-            check("see whether PYTORCH_CUDA_ALLOC_CONF sets expandable_segments; without it, handles are not taken", "echo $PYTORCH_CUDA_ALLOC_CONF"),
+            check("check Yama's setting on the host (0 allows it)", "cat /proc/sys/kernel/yama/ptrace_scope"),
+            check("check whether PYTORCH_CUDA_ALLOC_CONF sets expandable_segments; without it, workers do not take handles", "echo $PYTORCH_CUDA_ALLOC_CONF"),
         ),
         deterministic=True,
     ),
     Failure(
         slug=KV_TRANSFER,
-        sentence="KV could not be moved (by NIXL, UCX, Mooncake or LMCache)",
-        why="Either the other side (prefill, decode, store or the cache's own process) has ended, hangs, was started with another configuration or cannot be reached, or this side cannot move memory (UCX, RDMA). Requests that need its KV fail or are computed again.",
+        sentence="the transfer of KV cache failed (NIXL, UCX, Mooncake or LMCache)",
+        why="Either the other side (prefill, decode, store or the cache's own process) exited, hangs, was started with another configuration or is unreachable, or this side cannot transfer memory (UCX, RDMA). Requests that need its KV cache fail or are recomputed.",
         cures=(
-            check("check the other side: whether it runs, has the same vLLM and settings, and answers on its side channel (NIXL) or port (store)", "ss -ltn | grep PORT; curl -s http://PEER:8000/health", when(r"(?i)remote|handshake|peer|connect|expired|time.?out|retry|inter-agent|endpoint|segment|http client|refused|KV load failure|transfer fail")),
+            check("check that the other side runs, has the same vLLM and settings, and answers on its side channel (NIXL) or port (store)", "ss -ltn | grep PORT; curl -s http://PEER:8000/health", when(r"(?i)remote|handshake|peer|connect|expired|time.?out|retry|inter-agent|endpoint|segment|http client|refused|KV load failure|transfer fail")),
             cure("if it was restarted alone and transfers still fail, restart both sides", None, when(r"handshake|Handshake|REMOTE_DISCONNECT|expired|inter-agent")),
-            cure("let UCX log the transport that fails", "UCX_LOG_LEVEL=info", when(r"UCX|NIXL_ERR")), check("see whether it works without RDMA", "UCX_TLS=tcp,cuda_copy", when(r"UCX|NIXL_ERR", seen=r"mlx5|RoCE|rdma|ibv_|ib_m|InfiniBand", lacks=r"cuda_copy' are not available")),
-            cure("if two servers share a host, give each a side channel of its own", "VLLM_NIXL_SIDE_CHANNEL_HOST=IP VLLM_NIXL_SIDE_CHANNEL_PORT=5600", when(r"[Hh]andshake")),
+            cure("make UCX log the transport that fails", "UCX_LOG_LEVEL=info", when(r"UCX|NIXL_ERR")), check("test whether it works without RDMA", "UCX_TLS=tcp,cuda_copy", when(r"UCX|NIXL_ERR", seen=r"mlx5|RoCE|rdma|ibv_|ib_m|InfiniBand", lacks=r"cuda_copy' are not available")),
+            cure("if two servers share a host, give each its own side channel", "VLLM_NIXL_SIDE_CHANNEL_HOST=IP VLLM_NIXL_SIDE_CHANNEL_PORT=5600", when(r"[Hh]andshake")),
         ),
         deterministic=False,
         variants=(
             Variant(
                 when=when(r"engine ID mismatch"),
-                sentence="the handshake of NIXL reached another engine than the one that has the KV",
-                why="Where no side channel is named, each server offers itself at its own default address; a prefill server that was restarted has a new ID, too.",
-                cures=(cure("name, on each server, the address and port at which the other servers reach it", "VLLM_NIXL_SIDE_CHANNEL_HOST=IP VLLM_NIXL_SIDE_CHANNEL_PORT=5600", when(r"engine ID")), cure("if one side was restarted, see whether the proxy (or the other side) still holds its old ID and address; restart both")),
+                sentence="the NIXL handshake reached a different engine than the one that holds the KV cache",
+                why="If no side channel is set, each server advertises its own default address; a restarted prefill server has a new ID, too.",
+                cures=(cure("set, on each server, the address and port at which the other servers reach it", "VLLM_NIXL_SIDE_CHANNEL_HOST=IP VLLM_NIXL_SIDE_CHANNEL_PORT=5600", when(r"engine ID")), cure("if one side was restarted, check whether the proxy (or the other side) still holds its old ID and address; restart both")),
             ),
             Variant(
                 when=when(facts=("rdma_devices",)),
-                sentence="KV could not be moved: Mooncake found no RDMA device on this host and used another transport",
-                why="The lines of its start name that transport, which must reach the memory of the other side.",
+                sentence="the transfer of KV cache failed: Mooncake found no RDMA device on this host and used another transport",
+                why="Its startup lines name that transport, which must reach the memory of the other side.",
                 cures=(check("check the RDMA devices from inside the container", "ls /dev/infiniband; ibv_devices"), cure("or choose TCP on both sides", "--kv-transfer-config '{…, \"kv_connector_extra_config\": {\"mooncake_protocol\": \"tcp\"}}'", when(r"(?i)mooncake|transport"))),
             ),
             Variant(
                 when=when(r"compatibility|mismatch"),
-                sentence="the two servers of a KV transfer were started with settings that do not fit each other",
-                why="Both need the same vLLM, model, types, KV cache layout and attention backend.",
+                sentence="the two servers of a KV transfer were started with incompatible settings",
+                why="Both need the same vLLM, model, data types, KV cache layout and attention backend.",
                 cures=(check("compare the version and the arguments of both servers (the first lines of their logs)"),),
             ),
             Variant(
                 when=when(r"expired KV blocks|lease expired"),
                 sentence="KV blocks were released before the decode server fetched them",
-                why="The decode server was too slow, had too long a queue, or is gone, and the time for which a prefill server keeps blocks ended. If a later line names invalid KV blocks, answers of these requests may be wrong.",
-                cures=(check("see whether the decode server keeps up: its waiting requests and its log", "curl -s http://DECODE:8000/metrics | grep num_requests_waiting"), cure("if it does, let prefill keep blocks for longer (newer releases: kv_lease_duration in --kv-transfer-config)", "VLLM_NIXL_ABORT_REQUEST_TIMEOUT=SECONDS", when(r"expired KV blocks|lease expired"))),
+                why="The decode server was too slow, had too long a queue, or is gone, and the time for which the prefill server keeps blocks expired. If a later line names invalid KV blocks, answers to these requests may be wrong.",
+                cures=(check("check whether the decode server keeps up: its waiting requests and its log", "curl -s http://DECODE:8000/metrics | grep num_requests_waiting"), cure("if it does, make the prefill server keep blocks longer (newer releases: kv_lease_duration in --kv-transfer-config)", "VLLM_NIXL_ABORT_REQUEST_TIMEOUT=SECONDS", when(r"expired KV blocks|lease expired"))),
             ),
             Variant(
                 when=when(seen=r"register_memory|transports? .{0,80} (?:is|are) not available"),
                 sentence="this side cannot register its memory for the transfer",
-                why="It fails before the other side is asked. UCX needs CUDA transports (cuda_copy, cuda_ipc) for GPU memory: builds without CUDA lack them.",
-                cures=(check("see which transports this UCX has", "ucx_info -d | grep -i transport"), cure("let UCX log the transport that fails", "UCX_LOG_LEVEL=info", when(seen=r"UCX|NIXL_ERR"))),
+                why="It fails before it contacts the other side. UCX needs CUDA transports (cuda_copy, cuda_ipc) for GPU memory: builds without CUDA lack them.",
+                cures=(check("list the transports of this UCX", "ucx_info -d | grep -i transport"), cure("make UCX log the transport that fails", "UCX_LOG_LEVEL=info", when(seen=r"UCX|NIXL_ERR"))),
             ),
             Variant(
                 when=when(r"no available RDMA|No matched device|cannot bind|initialization failed|Failed to mount segment|ibv_reg_mr|[Ff]ailed to register (?:address|memory)|registerMem"),
                 sentence="the KV transfer engine could not be set up on this host",
-                why="An RDMA device, its rights, or the address that it was given is missing, or it cannot register the memory (GPU memory needs GPUDirect RDMA: nvidia-peermem or DMA-BUF); the lines around it have the reason.",
-                cures=(check("see the RDMA devices and the limit of locked memory, from inside the container", "ls /dev/infiniband; ibv_devices; ulimit -l"),),
+                why="An RDMA device, permission to use it, or its configured address is missing, or it cannot register the memory (GPU memory needs GPUDirect RDMA: nvidia-peermem or DMA-BUF); the lines around it give the reason.",
+                cures=(check("check the RDMA devices and the locked-memory limit from inside the container", "ls /dev/infiniband; ibv_devices; ulimit -l"),),
             ),
         ),
     ),
