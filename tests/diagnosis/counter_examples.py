@@ -5,6 +5,10 @@ settings and prose as vLLM, its users and the libraries write them.
 """
 
 COUNTER_EXAMPLES: dict[str, str] = {
+    "npu_operator_failed/: [PID": "EZ9999: [PID: 838] Inner Error!",
+    "npu_operator_failed/Aicpu kernel execute failed": "[INFO] aicpu kernel execute done, stream_id=2",
+    "out_of_memory/EL0004": "the code EL0004 is explained in CANN's documentation",
+    "tp_exceeds_gpus/Current node has no ": "Current node has no placement group yet",
     "driver_cuda_mismatch/UnspecifiedPlatform": "INFO 09-10 10:00:00 [__init__.py:220] Automatically detected platform cuda.",
     "driver_cuda_mismatch/NVRM: API mismatch": "the client has an API mismatch",
     "compile_failure/triton.runtime.errors": "the runtime of Triton has errors",

@@ -26,6 +26,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 270.00 MiB (GPU 0; 23.70 GiB total capacity; 22.40 GiB already allocated; 247.50 MiB free; 22.40 GiB reserved in total by PyTorch)",
     ),
     "out_of_memory": (
+        "EL0004: [PID: 6903] 2025-10-09-01:31:15.131.349 Failed to allocate memory.",  # vllm-ascend #3316
         "RuntimeError: SYS_EBUSY: Lack of device memory. (code: -16)",  # RBLN-SW/vllm-rbln #1000
         "RuntimeError: MPS backend out of memory (MPS allocated: 17.95 GiB, other allocations: 1.2 GiB, max allowed: 18.13 GiB). Tried to allocate 1.00 GiB on private pool.",
         "RuntimeError: [METAL] Command buffer execution failed: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
@@ -81,6 +82,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "npu_operator_failed": (
         'ProcessStarsCoreErrorInfo:The error from device(chipId:5), there is an exception of fftsplus aivector error, core id is 8',
+        "EE1001: [PID: 598143] 2025-10-21-01:17:01.546.291 The argument is invalid.Reason: coreDim=66976 can't be greater than UINT16_MAX.",  # vllm-ascend #3548
+        "Aicpu kernel execute failed, device_id=0, stream_id=2, kernelName=IndexPut, errorCode=0x2a",  # vllm-ascend #11188
         "RuntimeError: call aclnnMatmul failed, detail:EZ1001: ...",
         "[ERROR] 2025-12-17-09:31:53 (PID:53769, Device:0, RankID:-1) ERR00100 PTA call acl api failed",
         "[rank1]: EH9999: Inner Error!",  # vllm-ascend #5135
@@ -125,6 +128,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.',
     ),
     "tp_exceeds_gpus": (
+        "ValueError: Current node has no NPU available. current_node_resource={'CPU': 192.0, 'GPU': 8.0}. vLLM engine cannot start without NPU.",  # vllm-ascend #3114
         "Cannot split tensors evenly. tensor_parallel_size=4 but only 2 GPUs available",
         "ValueError: World size (8) is larger than the number of available GPUs (4) in this node. If this is intentional and you are using: - ray, set '--distributed-executor-backend ray'.",
         "ValueError: The number of required GPUs exceeds the total number of available GPUs in the placement group.",

@@ -58,7 +58,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "an optional module that was probed": (
         "WARNING [import_utils.py:408] Module vllm.third_party.deep_gemm was found but failed to import\nImportError: libcudart.so.13: cannot open shared object file: No such file or directory",
-        "benign_warning_noise", "below level ERROR", "install",
+        "benign_warning_noise", "the line is harmless", "install",
     ),
     "a traceback that ends before its exception": (
         CORE + 'File "/x/vllm/v1/structured_output/backend_xgrammar.py", line 82, in compile_grammar\n' + CORE + "ctx = self.compiler.compile_json_schema(",
@@ -457,5 +457,41 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     "an engine that sleeps": (
         "INFO 03-23 07:20:40 [api_server.py:9] Application startup complete.\n(EngineCore pid=1) INFO 03-23 07:20:41 [gpu_worker.py:140] Sleep mode freed 24.69 GiB memory, 16.27 GiB memory is still in use.\n(EngineCore pid=1) INFO 03-23 07:20:41 [abstract.py:312] It took 0.06 seconds to fall asleep.",
         "healthy", "16.27 GiB of GPU memory were still in use", "does not show",
+    ),
+    "a CPU backend whose own budget is used up": (
+        "ValueError: Available memory on node 0 (4.66/18.0 GiB) on kv cache allocation is less than requested memory for kv (-0.39 GiB).",
+        "gpu_occupied_by_other_process", "leave nothing for the KV cache", "lower the share",
+    ),
+    "a function whose name contains preprocess": (
+        CORE + '  File "/x/vllm_ascend/attention/sfa_v1.py", line 9, in _sfa_preprocess_decode\n' + CORE + "RuntimeError: bIndex is out of range: 3068",
+        "unknown", "sfa_v1.py", "image, video or audio",
+    ),
+    "a footer of Hydra": (
+        "ValueError: the ring is flat\n\nSet the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.",
+        "unknown", "No rule matches", "HYDRA",
+    ),
+    "vLLM's own extension that does not load": (
+        "WARNING 10-29 12:33:18 [interface.py:171] Failed to import from vllm._C: ImportError('libarm_compute.so: cannot open shared object file: No such file or directory')",
+        "unknown", "below level ERROR", "harmless",
+    ),
+    "a false assertion that Dynamo reports": (
+        CORE + "torch._dynamo.exc.Unsupported: Data-dependent assertion failed (cannot compile partial graph)\n" + CORE + "from user code:\n" + CORE + "    assert positions.ndim == 2",
+        "compile_failure", "same code may fail", "enforce-eager",
+    ),
+    "a core dump of the CUDA debugger": (
+        "[21:42:21.267000] coredump: Detected an exception of type CUDBG_EXCEPTION_WARP_ILLEGAL_ADDRESS (14)",
+        "xid_or_gpu_lost", "GPU", "no line has",
+    ),
+    "the code of a model that lacks a class": (
+        CORE + "AttributeError: module 'transformers_modules.Ring.processing_ring' has no attribute 'RingProcessor'",
+        "missing_dependency_or_import_error", "auto_map", "pip check",
+    ),
+    "CANN's own reason below its wrapper": (
+        CORE + "RuntimeError: The Inner error is reported as above. The process exits for this inner error, and the current working operator name is ring.\n" + CORE + "EE1001: [PID: 5] 2025-10-21-01:17:01.546.291 The argument is invalid.Reason: coreDim=66976 can't be greater than UINT16_MAX.",
+        "npu_operator_failed", "in this line", "Line 1",
+    ),
+    "a handler of outputs whose traceback is cut": (
+        '(APIServer pid=1) ERROR 10-07 11:17:01 [async_llm.py:480] AsyncLLM output_handler failed.\n(APIServer pid=1) ERROR 10-07 11:17:01 [async_llm.py:480] Traceback (most recent call last):\n(APIServer pid=1) ERROR 10-07 11:17:01 [async_llm.py:480]   File "/x/vllm/v1/engine/async_llm.py", line 474, in output_handler\n(APIServer pid=1) ERROR 10-07 11:17:01 [async_llm.py:480]     logger_manager.record(',
+        "unknown", "traceback is cut", "lines above",
     ),
 }  # fmt: skip

@@ -133,7 +133,7 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a flag with another word": (
         "vllm: error: unrecognized arguments: --enable-metrics",
-        "unknown_flag", "no release of vLLM has", "use --",
+        "unknown_flag", "not among the flags of any vLLM release", "use --",
     ),
     "a library that this user may not read": (
         "python3: error while loading shared libraries: /root/.local/lib/libpython3.12.so.1.0: cannot open shared object file: Permission denied",

@@ -35,7 +35,7 @@ CASES = {
     ),
     "a warning of a failure": (
         BANNER + "WARNING 11-21 03:00:01 [a.py:1] Slow disk.\nWARNING 11-21 03:00:02 [a.py:2] The cache cannot be used.\n",
-        "benign_warning_noise", 3, "report a failure", "no error in this log",
+        "unknown", 3, "report a failure", "no error in this log",
     ),
     "a warning of nothing": (
         BANNER + "WARNING 11-21 03:00:01 [a.py:1] Slow disk.\n",

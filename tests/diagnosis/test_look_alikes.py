@@ -278,7 +278,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a Ray cluster whose GPUs are held": (
         "ValueError: Current node has no GPU available. current_node_resource={'accelerator_type:T4': 1.0, 'CPU': 112.0}. vLLM engine cannot start without GPU.",
-        "tp_exceeds_gpus", "no free GPU for this engine", "--gpus all",
+        "tp_exceeds_gpus", "no free GPU (or NPU) for this engine", "--gpus all",
     ),
     "an address is no port": (
         "(Worker_TP11 pid=355) ERROR 08-10 23:02:41 [multiproc_executor.py:962] zmq.error.ZMQError: Address already in use (addr='tcp://10.20.0.12:40043')",

@@ -86,6 +86,7 @@ EXAMPLES: dict[str, str] = {
     'cuBLAS or cuDNN rejected a call': 'RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED',
     'a matrix kernel could not run on this GPU': 'RuntimeError: cutlass_scaled_mm: Error Internal',
     "a call to the Intel GPU's runtime (Level Zero) failed": 'RuntimeError: level_zero backend failed with error: 40 (UR_RESULT_ERROR_OUT_OF_RESOURCES)',
+    "the encoder cache no longer has an image, video or audio input that a request needs": "AssertionError: Encoder cache miss for 1a2b.",
     "the multimodal processor caches of the server's processes disagree": "AssertionError: Expected a cached item for mm_hash='1a2b'",
     'the configured tool call or reasoning parser is not for this model: the tokenizer lacks its tokens': 'RuntimeError: Gemma4ReasoningParser reasoning parser could not locate think start/end tokens in the tokenizer!',
     'the model runner needs pinned host memory that the GPU can address (UVA), and vLLM does not use pinned memory here': 'RuntimeError: UVA is not available',

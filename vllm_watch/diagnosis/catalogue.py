@@ -70,7 +70,7 @@ IGNORED = (
 )
 """Messages before an exception that the process survives."""
 
-_COMPLAINTS = ("rror:", "FATAL", "FAILED", "ailed", "annot ", "refused", "not permitted", "format error", "denied", "exceeds ", "must ", "Missing ", "CMake Error", "ould not", "[error]", " received ", " got ", ", but found")  # fmt: skip
+_COMPLAINTS = ("rror:", "FATAL", "FAILED", "ailed", "annot ", "refused", "not permitted", "format error", "denied", "exceeds ", "must ", "Missing ", "CMake Error", "ould not", "[error]", " received ", " got ", ", but found", "kernel ABI")  # fmt: skip
 
 NOTED = frozenset(("nccl_debug", "wsl", "mixed_gpus", "ignored_fields", "no_offload", "shut_down"))
 """Marks that conditions may require."""

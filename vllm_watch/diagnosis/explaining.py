@@ -53,6 +53,9 @@ _TRACEBACK_CONFIDENCE = 0.6
 _UNCLEAR = frozenset((serving.BUG, serving.XID, compiling.COMPILE, software.QUANTIZATION, software.ATTENTION))  # fmt: skip
 """Classes of failures that a setting may cause. Their explanation names such a setting."""
 
+_REASONS = re.compile(r"\b(?:or|may|might|[Mm]ost often|[Uu]sually|[Pp]erhaps|[Ss]ome)\b")
+"""Words of a text that lists possible reasons."""
+
 _BAD_DATA = re.compile(r'"POST [^"]{1,300}" 4(?:00|13|15|22)\b')
 
 _NOT_NVIDIA = re.compile(r"\b(?:xpu|npu|hip|hpu|tpu|mps):\d")
@@ -171,7 +174,9 @@ def as_sentence(text: str) -> str:
 def in_general(of: Failure | Variant) -> str:
     """Return the reasons of such messages. Only facts of the log make them reasons of this one."""
     proven = isinstance(of, Variant) and of.when.facts
-    return of.why if proven or not of.why else f"In general: {of.why}"
+    if proven or not of.why:
+        return of.why
+    return f"In general{' (not shown by this log)' if _REASONS.search(of.why) else ''}: {of.why}"
 
 
 def _is_fatal(life: Life, root: Finding, failure: Failure) -> bool:
@@ -232,7 +237,7 @@ def unexplained(life: Life, root: Finding) -> Diagnosis:
         if kernel := _KERNEL.search("\n".join(root.tail[:3])):
             below = f"{below} The kernel is {kernel[1]}.".strip()
             fixes = (Check("search the issues of this kernel's library and of vLLM for the kernel's name"),)  # fmt: skip
-        text = " ".join(each for each in (text, below, root.advice, place, life.caution(root)) if each)  # fmt: skip
+        text = " ".join(each for each in (text, below, root.advice, root.hint, place, life.caution(root)) if each)  # fmt: skip
     confidence = UNKNOWN_CONFIDENCE if known is None else _SURE
     return life.diagnosis(UNKNOWN, confidence, sentence, text, (root.number, root.line), fixes, fatal=life.dead)  # fmt: skip
 

@@ -45,7 +45,7 @@ _NOT_IMPORTED = re.compile(r"(?:ailed to import|rror importing) (?:from )?['\"]?
 _NAMES = re.compile(r"[^\W_]+")
 _OBJECT = re.compile(r"'([^']{1,400})'")
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]{3,60}\b")
-_ADVICE = re.compile(r"(?:^|[.;:!] |\] ?|\n)((?!Run 'docker)(?:You (?:may|might|can|could|should|need|must)|If you|[Pp]lease|To (?:fix|avoid|bypass|disable|enable)|Try|Consider|Make sure|Increase|Reduce|Set|Use|Run|Install|Pass|Call)\b(?! (?:of|out|to)\b)(?:e\.g\. |[^.\n]|\.(?=\S)){5,300})")  # fmt: skip
+_ADVICE = re.compile(r"(?:^|[.;:!] |\] ?|\n)((?!Run 'docker|Set the environment variable HYDRA)(?:You (?:may|might|can|could|should|need|must)|If you|[Pp]lease|To (?:fix|avoid|bypass|disable|enable)|Try|Consider|Make sure|Increase|Reduce|Set|Use|Run|Install|Pass|Call)\b(?! (?:of|out|to)\b)(?:e\.g\. |[^.\n]|\.(?=\S)){5,300})")  # fmt: skip
 
 _HINT = re.compile(r"\s*hint: (.{5,})")
 
@@ -207,7 +207,7 @@ def _reason(of: Finding, findings: list[Finding]) -> Finding | None:
 AREAS = tuple((re.compile(pattern), words) for pattern, words in (
     (r" <module>$", "the import of this module"),
     (r"nixl|mooncake|lmcache|kv_transfer|kv_connector|/kv_offload", "KV transfer or offload (a KV connector)"),
-    (r"/vllm/(?:multimodal|transformers_utils/processors)|mm_processor|preprocess", "image, video or audio processing"),
+    (r"/vllm/(?:multimodal|transformers_utils/processors)|mm_processor|preprocessor", "image, video or audio processing"),
     (r"structured_output|xgrammar|llguidance|outlines", "structured output"),
     (r"spec_decode|eagle|medusa|draft_model|/mtp", "speculative decoding"),
     (r"/lora/|punica", "LoRA"),

@@ -66,7 +66,7 @@ _PROCESS = re.compile(r"\([\w ]{0,60}?pid=\d+")
 
 _COMPLAINT = re.compile(
     r"(?:^|\s)[Ee]rror: \S|\w(?:Error|Exception): \S|\bFATAL: \S|\bFAILED\b|(?<![,:;(|] 0 )\b[Ff]ailed\b(?![:=] ?(?:0|False)\b)|\b[Cc](?:annot|ould not)\b"
-    r"|\brefused\b|\bnot permitted\b|[Ee]xec format error|\b[Dd]enied\b|\bexceeds \w{1,20} available\b|\[error\]|\bCMake Error\b|, (?:but|however,?) (?:got|received|found) \S|\bMissing \d+ |\bmust (?:be|match|equal)\b"
+    r"|\brefused\b|\bnot permitted\b|[Ee]xec format error|\b[Dd]enied\b|\bexceeds \w{1,20} available\b|\[error\]|\bCMake Error\b|, (?:but|however,?) (?:got|received|found) \S|\bMissing \d+ |\bdoes not support the kernel ABI\b|\bmust (?:be|match|equal)\b"
 )
 """Words that report a failure."""
 
@@ -311,7 +311,9 @@ class Scanner:
         at = _COMPLAINT.search(text)
         if at is None or lines.FRAME.search(text):
             return
-        if lines.is_quiet(text, at.start()):
+        if _process(text) in self._ignored:
+            self.life.overlooked = self.life.overlooked or (self.lines, lines.shown(text, 0))
+        elif lines.is_quiet(text, at.start()):
             self.life.warned_of = self.life.warned_of or (self.lines, lines.shown(text, at.start()))
         elif self.life.complaint is None:
             self.life.complaint = self._finding(_NO_RULE_LINE, text, at.start())

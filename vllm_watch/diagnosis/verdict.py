@@ -146,6 +146,10 @@ _EARLIER_RATIO = 0.7
 _NO_MESSAGE = "The exception is at the end of the traceback: diagnose more of the log."
 _STATEMENT = re.compile(r"(?:assert|raise) \S")
 
+_BROKEN = re.compile(
+    r"vllm\._C\b.{0,300}(?:cannot open shared object|undefined symbol|Symbol not found)"
+)
+
 _FRAME_LINES = 3  # a frame has up to three lines
 
 _UNPROVEN = "This log does not show that the server came up."
@@ -183,6 +187,8 @@ def _beside(scanner: Scanner, life: Life, root: Finding) -> Diagnosis | None:
         if complaint and 0 < root.number - complaint.number <= near:
             found = explaining.unexplained(life, complaint)
             return replace(found, failure=root.rule.failure, explanation=f"{found.explanation} Line {root.number} shows only the consequence; this earlier line may be the cause.")  # fmt: skip
+    if "output_handler failed" in root.line and life.traced and _ends_in_traceback(scanner):
+        return life.unknown("the API server failed while it handled the engine's outputs", f"Its traceback is cut. {_NO_MESSAGE}", (root.number, root.line), fatal=True)  # fmt: skip
     ended = "died unexpectedly, shutting down client" in root.line
     if ended and life.answered_all and not scanner.reports.last:
         return _only_waited(life, root, _SCRIPT_ENDED)
@@ -371,9 +377,10 @@ def _harmless(life: Life, *, ready: bool, waits: bool) -> Diagnosis | None:
         return _overlooked(life, life.overlooked)
     if life.warned is None:
         return None
-    if life.warned_of is not None:
+    broken = ((each.number, each.line) for each in life.imports if _BROKEN.search(each.line))
+    if (warned_of := life.warned_of or next(broken, None)) is not None:
         text = f"The level of this line is not ERROR. {_UNPROVEN}"
-        return life.diagnosis(NOISE, 0.5, "only lines below level ERROR report a failure; this is the first", text, life.warned_of)  # fmt: skip
+        return life.unknown("only lines below level ERROR report a failure; this is the first", text, warned_of)  # fmt: skip
     text = f"The log has only warnings. {_UNPROVEN}"
     return life.diagnosis(NOISE, 0.5, "no error in this log, only warnings", text, life.warned)
 

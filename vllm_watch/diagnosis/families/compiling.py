@@ -161,7 +161,7 @@ FAILURES = (
             Variant(
                 when=when(r"requires CUDA >=|nvcc fatal {0,3}: Unknown option|Unsupported gpu architecture|NVCC version should be|sm_\d+a?' is not defined|not defined for option 'gpu-name'|is not a recognized processor"),
                 sentence="the CUDA compiler is too old for this GPU (or for the library)",
-                why="Such kernels are compiled with a CUDA toolkit of this machine, not with PyTorch's CUDA.",
+                why="Such kernels are compiled with nvcc of a CUDA toolkit on this machine, or with the ptxas that comes with Triton.",
                 cures=(
                     check("check which compiler is found", "which -a nvcc ptxas; nvcc --version; echo $CUDA_HOME"),
                     cure("install a CUDA toolkit that supports this GPU, and set CUDA_HOME to it", "export CUDA_HOME=/usr/local/cuda", when(r"requires CUDA|Unknown option|Unsupported gpu|NVCC version|not defined|recognized")),
@@ -275,6 +275,12 @@ FAILURES = (
                 sentence="DeepGEMM compiled a kernel, but a tool of the CUDA toolkit failed on it",
                 why="DeepGEMM reads each new kernel with cuobjdump from CUDA_HOME. An image may have nvcc without it.",
                 cures=(check("check that the tool exists and works", "ls -l $CUDA_HOME/bin/cuobjdump; $CUDA_HOME/bin/cuobjdump --version"), *_SWITCHES),
+            ),
+            Variant(
+                when=when(r"Data-dependent assertion failed|InternalTorchDynamoError: \w"),
+                sentence="an error in code that PyTorch's compiler (Dynamo) traced",
+                why='The message, or the lines below "from user code", show the error and its place. Without the compiler, the same code may fail, too.',
+                cures=(check('read the lines below "from user code"'), _SEARCH),
             ),
             Variant(
                 when=when(r"torch\._dynamo\.exc\.(?!Backend)\w"),

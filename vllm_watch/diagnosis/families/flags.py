@@ -92,7 +92,7 @@ def _unknown_flag(text: str, facts: Facts) -> Told:
         fix = Check("check which program printed the line, and whether it matches the image, chart or script that passes the flag; if it should be vLLM, drop the flag")  # fmt: skip
         others = tuple(_flag_fix(each, facts) for each in flags if each in _OTHERS)
         return Told(
-            f"The program does not know {', '.join(flags)}, and no release of vLLM has it.",
+            f"The program does not know {', '.join(flags)}, and no vLLM release lists it among its flags.",
             (*others, fix),
         )
     # If the first unknown word is not a flag, the words after it are part of the mistake, even flags.
@@ -201,7 +201,7 @@ FAILURES = (
                 why="A script, or a framework around vLLM, is written for another vLLM release. Every start fails the same way.",
             ),
             Variant(
-                when=when(facts=("flag_of_no_release",)), sentence="a program received an argument that it does not know, and no release of vLLM has it", confidence=0.6,
+                when=when(facts=("flag_of_no_release",)), sentence="a program received an argument that it does not know, and that is not among the flags of any vLLM release", confidence=0.6,
                 why="It may be an argument of a program around vLLM (a router, vllm-omni, a launcher) that has another version, is not installed, or was not the one that was started.",
             ),
         ),

@@ -57,6 +57,7 @@ RULES = (
     rule(HOST, "DefaultCPUAllocator", pattern=r"DefaultCPUAllocator: (?:can't|not enough)"),
     rule(HOST, "Cannot allocate memory", "std::bad_alloc", "MemoryError: Unable to allocate", "_ArrayMemoryError", rank=Rank.GENERAL, needs=when(lacks=r"ibv_.{0,100}Cannot allocate memory")),
     rule(HOST, "exit", "Exit", "EXIT", "/KILL", pattern=r"Exited \(137\)|[Ee]xit ?[Cc]ode:?\s*\(?(?:-9|137)\b|\bEXIT:? 137\b|exited with code 137|status=9/KILL", rank=Rank.SYMPTOM, numeric=True),
+    rule(OOM, "EL0004", pattern=r"\bEL0004\)?: ", numeric=True),
     rule(HOST, "SIGKILL", "signal", "Killed", pattern=r"killed by signal:? (?:9|SIGKILL|KILL)|terminated by signal (?:9|SIGKILL)|\(SIGKILL\)|^\s*(?:\S+: line \d+:\s+\d+ )?Killed\b", rank=Rank.SYMPTOM, numeric=True),
 )  # fmt: skip
 
@@ -391,6 +392,11 @@ FAILURES = (
         ),
         deterministic=False,
         variants=(
+            Variant(
+                when=when(r"memory for kv \(-"), sentence="the weights and a step need the whole memory that the CPU backend was configured to use, and leave nothing for the KV cache",
+                why="On the CPU, --gpu-memory-utilization is a share of the memory of one NUMA node.",
+                cures=(cure("if enough host memory is free, raise the share, or set the KV cache size in GiB", "VLLM_CPU_KVCACHE_SPACE=N", when(r"for kv \(-")),),
+            ),
             Variant(
                 when=when(r"memory on node|CPU memory utilization"), sentence="less host memory is free than the CPU backend was configured to take",
                 why="On the CPU, --gpu-memory-utilization is a share of the memory of one NUMA node.",

@@ -187,7 +187,7 @@ FAILURES = (
             Variant(
                 when=when(r"no module or parameter named|KeyError: '"),
                 sentence="the checkpoint has a weight name that vLLM's implementation of this model does not have",
-                why="Most often the model code and the checkpoint are of different versions or variants (an adapter, another quantization); the loader may also have read the wrong files, or vLLM may have no implementation of its own for this architecture.",
+                why="Most often the model code and the checkpoint are of different versions or variants (an adapter, another quantization); the loader may also have read the wrong files, or vLLM's loader for this architecture is missing or has a bug.",
                 cures=(check("compare the names with those in model.safetensors.index.json"), check("check which vLLM release the model's page requires")),
             ),
             Variant(
@@ -335,7 +335,7 @@ FAILURES = (
             Variant(
                 when=when(r"has no attribute|text_config"),
                 sentence="the model's config lacks an attribute that this vLLM reads",
-                why="Transformers and vLLM have incompatible versions, or the config belongs to another type of model.",
+                why="Transformers and vLLM have incompatible versions, the config belongs to another type of model, or this vLLM wrongly reads the attribute from this config.",
                 cures=(_PINNED_TRANSFORMERS,),
             ),
             Variant(

@@ -33,7 +33,7 @@ RULES = (
     rule(IMPORT, "GLIBC", "GLIBCXX", "numpy.dtype size changed", "compiled using NumPy 1.x", pattern=r"version `GLIBC(?:XX)?_\S+' not found|numpy\.dtype size changed|A module that was compiled using NumPy 1", rank=Rank.IMPORT),
 )  # fmt: skip
 
-NOT_CUDA = r"(?i)rocm|hip|amd|npu|ascend|jetson|tegra|xpu|habana|macos|dylib|aarch64|_cpu"
+NOT_CUDA = r"(?i)rocm|hip|amd|aiter|npu|ascend|jetson|tegra|xpu|habana|macos|dylib|aarch64|_cpu"
 _OUTSIDE = r"(?:^|\s)/(?:usr/local/(?!lib)|opt/(?!venv|conda))(?:(?!-packages/)[\w.+/-]){1,200}\.so[.\d]{0,12}: undefined symbol"
 _INSTALL = (
     check("check which Python runs vLLM and whether it has the package", "which -a python vllm; python -m pip list | grep -i NAME"),
@@ -214,9 +214,15 @@ FAILURES = (
                 cures=(check("check which version the importing package requires", "python -m pip show IMPORTER PACKAGE; python -m pip check"), cure("use a release of the importing package that supports the installed version, or install the version that it requires", "python -m pip install 'PACKAGE==VERSION'", when(r"cannot import name"))),
             ),
             Variant(
+                when=when(r"module 'transformers_modules\."),
+                sentence="the model's own code (from its repository or directory) lacks a name that its config or other code uses",
+                why="The files of the model may be of different versions, or the model was copied or fine-tuned with another name in its config. No installed package is involved.",
+                cures=(check("compare auto_map in the model's config files with the names in its Python files", "grep -A6 auto_map /path/to/model/*config.json"),),
+            ),
+            Variant(
                 when=when(r"cannot import name|has no attribute"),
                 sentence="a module lacks a name that other code uses",
-                why="Most often one of the two is too old or too new; the requirements of the package that uses the name list the compatible versions. If they are met, the code that uses the name has a bug on this platform.",
+                why="Most often one of the two is too old or too new; the requirements of the package that uses the name list the compatible versions. If they are met, the code that uses the name has a bug, perhaps only on this platform.",
                 cures=(_CHECK, cure("install the version that this vLLM requires", "python -m pip show vllm; python -m pip install 'PACKAGE==VERSION'", when(r"^(?!.{0,400}from 'vllm\b).{0,400}(?:cannot import name|has no attribute)")), cure("if the importing file belongs to another package, use a release of that package that supports this vLLM; if it belongs to vLLM, install vLLM into a fresh environment", "python -m pip show vllm PACKAGE", when(r"cannot import name .{1,100} from 'vllm\b"))),
             ),
             Variant(

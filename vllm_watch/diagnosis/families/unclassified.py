@@ -433,7 +433,7 @@ MEANINGS = (
     Variant(
         when=when(r"Error Internal|TMA descriptor|(?i:(?-i:(?!Cutlass[A-Z]))cutlass|gemm(?!a)).{0,400}(?i:\barch|capability|\bsm_?\d|\bgfx\d|shape|unsupported|not (?:supported|implemented))"),
         sentence="a matrix kernel could not run on this GPU",
-        why="The kernel does not support this GPU's generation, or not these shapes.",
+        why="The kernel does not support this GPU's generation or these shapes, or the GPU had no memory left for it.",
         cures=(check("search vLLM's issues for the kernel's name and this GPU; a newer release may choose another kernel"),),
     ),
     Variant(
@@ -442,7 +442,13 @@ MEANINGS = (
         cures=(check("check the versions of the driver and the compute runtime, and the kernel log", "dpkg -l | grep -i -E 'level-zero|intel-opencl'; dmesg -T | grep -i -E 'xe |i915'"),),
     ),
     Variant(
-        when=when(r"Expected a cached item for mm_hash|Encoder cache miss for"),
+        when=when(r"Encoder cache miss for"),
+        sentence="the encoder cache no longer has an image, video or audio input that a request needs",
+        why="This is a bug of this release with these settings; the engine ends.",
+        cures=(check("search vLLM's issues for this message, with the release and the settings (speculative decoding, prefix caching)"),),
+    ),
+    Variant(
+        when=when(r"Expected a cached item for mm_hash"),
         sentence="the multimodal processor caches of the server's processes disagree",
         why="This is a bug of this release with these settings; requests with such input fail, or the engine ends.",
         cures=(cure("serve without the processor cache", "--mm-processor-cache-gb 0", when(r"cached item")), check("search vLLM's issues for this message, with the release and the settings (speculative decoding, prefix caching)")),
