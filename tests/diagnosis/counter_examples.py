@@ -5,6 +5,8 @@ settings and prose as vLLM, its users and the libraries write them.
 """
 
 COUNTER_EXAMPLES: dict[str, str] = {
+    "kv_cache_too_small/memory for kv (-": "INFO requested memory for kv (3.6 GiB)",
+    "gpu_occupied_by_other_process/on kv cache allocation is less than requested": "memory on kv cache allocation is less than requested memory for kv (-0.39/3.6 GiB)",
     "npu_operator_failed/: [PID": "EZ9999: [PID: 838] Inner Error!",
     "npu_operator_failed/Aicpu kernel execute failed": "[INFO] aicpu kernel execute done, stream_id=2",
     "out_of_memory/EL0004": "the code EL0004 is explained in CANN's documentation",

@@ -2,6 +2,7 @@
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "kv_cache_too_small": (
+        "ValueError: Available memory on node 0 (4.66/18.0 GiB) on kv cache allocation is less than requested memory for kv (-0.39/3.6 GiB).",
         "The model's max seq len is larger than what fits",
         "ValueError: The model's max seq len (16384) is larger than the maximum number of tokens that can be stored in KV cache (14528). Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine.",
         "ERROR 07-11 06:23:05 [core.py:390] ValueError: To serve at least one request with the models's max seq len (118000), (6.30 GiB KV cache is needed, which is larger than the available KV cache memory (6.11 GiB). Based on the available memory, the estimated maximum model length is 114432.",
@@ -100,6 +101,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'RuntimeError: Assertion error (/workspace/.deps/deepgemm-src/csrc/apis/layout.hpp:59): Unknown SF transformation',
     ),
     "gpu_occupied_by_other_process": (
+        "ValueError: Available memory on node 0 (4.66/18.0 GiB) on kv cache allocation is less than requested memory for kv (6.39/9.6 GiB).",
         "ValueError: Free memory on device cuda:0 (52.81/95.01 GiB) on startup is less than desired GPU memory utilization (0.9, 85.51 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
         "ValueError: Free memory on device (5.10/23.68 GiB) on startup",
         "AssertionError: Error in memory profiling. Initial free memory 20.1 GiB, current free memory 33.3 GiB. This happens when other processes sharing the same container release GPU memory while vLLM is profiling during initialization.",

@@ -460,7 +460,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a CPU backend whose own budget is used up": (
         "ValueError: Available memory on node 0 (4.66/18.0 GiB) on kv cache allocation is less than requested memory for kv (-0.39 GiB).",
-        "gpu_occupied_by_other_process", "leave nothing for the KV cache", "lower the share",
+        "kv_cache_too_small", "leave nothing for the KV cache", "lower the share",
     ),
     "a function whose name contains preprocess": (
         CORE + '  File "/x/vllm_ascend/attention/sfa_v1.py", line 9, in _sfa_preprocess_decode\n' + CORE + "RuntimeError: bIndex is out of range: 3068",

@@ -228,16 +228,14 @@ def unexplained(life: Life, root: Finding) -> Diagnosis:
         fixes = fitting(Told(), known.cures, evidence)
     else:
         place, fixes = raised_in(root.frames, root.line, root.source)
-        sentence = "an error that no rule matches"
-        text = "No rule matches this error"
-        text += ", and the engine died." if life.dead else "."
-        text += f" {ONE_REQUEST}" if of_request(life, root) else ""
+        sentence = f"no rule matches this error{', and the engine died' if life.dead else ''}"
+        request = ONE_REQUEST if of_request(life, root) else ""
         if not life.dead and _BAD_DATA.search("\n".join(root.tail)):
             fixes = (Check("check the data of this request: the server rejected it with 4xx and keeps running"),)  # fmt: skip
         if kernel := _KERNEL.search("\n".join(root.tail[:3])):
             below = f"{below} The kernel is {kernel[1]}.".strip()
             fixes = (Check("search the issues of this kernel's library and of vLLM for the kernel's name"),)  # fmt: skip
-        text = " ".join(each for each in (text, below, root.advice, root.hint, place, life.caution(root)) if each)  # fmt: skip
+        text = " ".join(each for each in (as_sentence(sentence), request, below, root.advice, root.hint, place, life.caution(root)) if each)  # fmt: skip
     confidence = UNKNOWN_CONFIDENCE if known is None else _SURE
     return life.diagnosis(UNKNOWN, confidence, sentence, text, (root.number, root.line), fixes, fatal=life.dead)  # fmt: skip
 

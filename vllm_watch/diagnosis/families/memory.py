@@ -33,7 +33,9 @@ RULES = (
     rule(PROFILING, "No available memory for the cache blocks", "not enough GPU memory available to serve even a single token", "No usable cache memory left"),
     rule(OCCUPIED, "on startup is less than desired", pattern=r"(?:Free|Available) memory on (?:device|node) .{0,800}on startup is less than desired (?:GPU|CPU) memory utilization"),
     rule(OCCUPIED, "Free memory on device", pattern=r"Free memory on device .{0,20}\([\d.]+/[\d.]+ GiB\)"),
-    rule(OCCUPIED, "Error in memory profiling.", "on kv cache allocation is less than requested", "Externally held weights on device"),
+    rule(OCCUPIED, "on kv cache allocation is less than requested", pattern=r"on kv cache allocation is less than requested (?!memory for kv \(-)"),
+    rule(KV, "memory for kv (-"),
+    rule(OCCUPIED, "Error in memory profiling.", "Externally held weights on device"),
     rule(OOM, "of memory", "cudaErrorMemoryAllocation", "OF_DEVICE_MEMORY", "OUT_OF_MEMORY", pattern=r"(?:CUDA|HIP|XPU|NPU) out of memory|(?:CUDA|HIP)(?: driver)? [eE]rror: out of memory|hipErrorOutOfMemory|torch\.(?:cuda\.)?OutOfMemoryError: .{0,800}out of memory|OUT_OF_(?:DEVICE_)?MEMORY\b(?!_)|cudaErrorMemoryAllocation|cudaMalloc failed: out of memory|CUDA_ERROR_OUT_OF_MEMORY|Triton Error \[\w{1,8}\]: out of memory"),
     rule(OOM, "Lack of device memory", "Ran out of memory in memory space hbm"),
     rule(OOM, "MPS backend out of memory", "kIOGPUCommandBufferCallbackErrorOutOfMemory"),
@@ -310,6 +312,11 @@ FAILURES = (
         deterministic=False,
         variants=(
             _KV_STATE,
+            Variant(
+                when=when(r"memory for kv \(-"), sentence="the weights and a step need the whole memory that the CPU backend was configured to use, and leave nothing for the KV cache",
+                why="On the CPU, --gpu-memory-utilization is a share of the memory of one NUMA node.",
+                cures=(cure("if enough host memory is free, raise the share, or set the KV cache size in GiB", "VLLM_CPU_KVCACHE_SPACE=N", when(r"for kv \(-")),),
+            ),
             _KV_CPU,
             Variant(
                 when=when(facts=("memory_is_own",)), sentence="the memory left for the KV cache cannot hold one request of the maximum length",
@@ -392,11 +399,6 @@ FAILURES = (
         ),
         deterministic=False,
         variants=(
-            Variant(
-                when=when(r"memory for kv \(-"), sentence="the weights and a step need the whole memory that the CPU backend was configured to use, and leave nothing for the KV cache",
-                why="On the CPU, --gpu-memory-utilization is a share of the memory of one NUMA node.",
-                cures=(cure("if enough host memory is free, raise the share, or set the KV cache size in GiB", "VLLM_CPU_KVCACHE_SPACE=N", when(r"for kv \(-")),),
-            ),
             Variant(
                 when=when(r"memory on node|CPU memory utilization"), sentence="less host memory is free than the CPU backend was configured to take",
                 why="On the CPU, --gpu-memory-utilization is a share of the memory of one NUMA node.",
