@@ -53,6 +53,7 @@ HARMLESS = (
     "Error importing OSS server tool",
     "ras/client_support.cc",
     "nanobind: leaked",
+    "No module named 'vllm._version'",
     "ERR99999 UNKNOWN applic",
     "Failed to load NCCL library from",
     "encountered while exporting traces",

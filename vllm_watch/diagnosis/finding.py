@@ -110,7 +110,8 @@ class Finding:
         """The remedy that the message names, or ""."""
         own = takewhile(lambda each: not _NEW.match(each), self.tail[:2])
         message = "\n".join((_PREFIX.sub("", self.line), *own, self.message_below))
-        said = list(dict.fromkeys(each.strip() for each in _ADVICE.findall(message)))[:2]
+        found = (each.strip() for each in _ADVICE.findall(message))
+        said = list(dict.fromkeys(each for each in found if not each.endswith((" or", " and"))))[:2]
         if said:
             return f"The message itself advises: {'. '.join(said)}."
         flags = set(_FLAG.findall(message))  # a command line has several
