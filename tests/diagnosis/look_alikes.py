@@ -492,6 +492,22 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a handler of outputs whose traceback is cut": (
         '(APIServer pid=1) ERROR 10-07 11:17:01 [async_llm.py:480] AsyncLLM output_handler failed.\n(APIServer pid=1) ERROR 10-07 11:17:01 [async_llm.py:480] Traceback (most recent call last):\n(APIServer pid=1) ERROR 10-07 11:17:01 [async_llm.py:480]   File "/x/vllm/v1/engine/async_llm.py", line 474, in output_handler\n(APIServer pid=1) ERROR 10-07 11:17:01 [async_llm.py:480]     logger_manager.record(',
-        "unknown", "traceback is cut", "lines above",
+        "engine_dead", "ends within a traceback", "lines above",
+    ),
+    "a pasted traceback without a head or an end": (
+        'File "/x/vllm/v1/worker/gpu_worker.py", line 31, in\nfrom vllm.v1.ring import Ring\nFile "/x/vllm/attention/utils/fa_utils.py", line 56, in get_version\nif not is_supported(version):\n^^^^^^',
+        "unknown", "message is not in this log", "No error",
+    ),
+    "a name that the quantization description lacks": (
+        CORE + '  File "/x/vllm_ascend/quantization/quant_config.py", line 9, in is_layer_skipped_ascend\n' + CORE + "KeyError: 'model.layers.0.self_attn.q_proj.weight'",
+        "unsupported_architecture", "quantization description", "index.json",
+    ),
+    "a checkpoint without a classification head": (
+        "ValueError: Following weights were not initialized from checkpoint: {'score.weight'}",
+        "unsupported_architecture", "classification head", "index.json",
+    ),
+    "the address of an object store": (
+        "Repo id must be in the form 'repo_name' or 'namespace/repo_name': 's3://ring/m'. Use `repo_type` argument if needed.",
+        "hf_not_found_or_offline", "runai_streamer", "spelling",
     ),
 }  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vllm_watch.cli.helpers import exit_status
+from vllm_watch.diagnosis.catalogue import FAILURES
 from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.diagnosis.report import NOT_VLLM, Check, Diagnosis, Fix, to_json
 from vllm_watch.errors import WatchError
@@ -78,7 +79,9 @@ def _lines(diagnosis: Diagnosis) -> list[str]:
     if diagnosis.facts:
         said += ["", "facts about the engine from the log:"]
         said += [f"  {name:24}{value}" for name, value in sorted(diagnosis.facts.items())]
-    return [*said, "", f"class: {diagnosis.failure}"]
+    known = FAILURES.get(diagnosis.failure)
+    gloss = f" ({known.sentence})" if known and known.sentence != diagnosis.sentence else ""
+    return [*said, "", f"class: {diagnosis.failure}{gloss}"]
 
 
 def _steps(heading: str, fixes: Sequence[Fix]) -> list[str]:

@@ -160,7 +160,7 @@ def _place(slug: str, root: Finding) -> str:
     of_code = slug in (serving.BUG, memory.RUNTIME) or "cannot import name" in root.line
     of_kernel = slug in (compiling.COMPILE, software.DRIVER) and of_library(root.frames)
     below = (lines.FRAME.search(each) for each in root.tail[:2])  # of a cut paste
-    frames = root.frames or tuple(f"{each[1]} {each[2]}" for each in below if each)
+    frames = root.frames or tuple(f"{each[1]} {each[2] or ''}" for each in below if each)
     if frames and (of_code or of_kernel):
         return raised_in(frames, root.line, root.source)[0]
     return f"The code is `{root.source}`." if root.source else ""

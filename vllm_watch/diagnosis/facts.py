@@ -59,7 +59,7 @@ FACTS: tuple[Pattern, ...] = (
     Pattern("engine", ("EngineCore", "/v1/engine", "/v1/worker", "GPU KV cache size"), re.compile(r"EngineCore|/vllm/v1/|GPU KV cache size"), lambda _: "V1"),
     Pattern("engine", ("CPU blocks:", "Swapped:", "MQLLMEngine", "llm_engine.py:"), re.compile(r"# CPU blocks:|Swapped: \d+ reqs|MQLLMEngine|(?<!v1/engine/)\bllm_engine\.py:\d+"), lambda _: "V0"),
     Pattern("model", ("model",), re.compile(r"(?<![\w])model['\"]?\s*[=:]\s*'([^'\s]{1,300})'"), str),
-    Pattern("model", ("--model", "vllm serve"), re.compile(_GIVEN + r"(?:--model[= ]|vllm serve )['\"]?([\w./:@-]{2,300})"), str),
+    Pattern("model", ("--model", "vllm serve"), re.compile(_GIVEN + r"(?:--model[= ]|vllm serve )['\"]?(?!-)([\w./:@-]{2,300})"), str),
     Pattern("max_model_len", ("max model len", "max_seq_len", "max seq len"), re.compile(r"(?:Using max model len|max_seq_len=|max seq len\s*\(?) ?(\d+)"), int),
     Pattern("config_max_model_len", ("the derived max_model_len",), re.compile(r"greater than the derived max_model_len \(\w{1,40}=(\d{1,9})\b"), int),
     *_setting("max_model_len", "max_model_len", _count, _COUNT),

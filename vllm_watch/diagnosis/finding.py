@@ -114,8 +114,8 @@ class Finding:
         said = list(dict.fromkeys(each for each in found if not each.endswith((" or", " and"))))[:2]
         if said:
             return f"The message itself advises: {'. '.join(said)}."
-        flags = set(_FLAG.findall(message))  # a command line has several
-        return f"The message names the option {flags.pop()}." if len(flags) == 1 else ""
+        flags = _FLAG.findall(message)  # a command line has several
+        return f"The message names the option {flags[0]}." if len(flags) == 1 else ""
 
     @property
     def hint(self) -> str:

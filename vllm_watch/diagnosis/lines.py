@@ -23,7 +23,7 @@ _DOCKER = '{"log":"'
 
 
 FRAME = re.compile(
-    r'File "([^"]{1,300})",(?: line \d+,)? in (?:(?:void|auto|int) (?=[\w:]+\())?(\S+)'
+    r'File "([^"]{1,300})",(?: line \d+,)? in(?: (?:(?:void|auto|int) (?=[\w:]+\())?(\S+)|$)'
 )
 """A frame of a Python traceback: file and function."""
 

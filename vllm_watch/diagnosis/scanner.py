@@ -379,7 +379,7 @@ class Scanner:
     def _frames(self, process: str) -> tuple[str, ...]:
         above = (lines.clean(each) for each in reversed(self.last))
         found = (lines.FRAME.search(each) for each in above if _process(each) == process)
-        return tuple(f"{each[1]} {each[2]}" for each in found if each)
+        return tuple(f"{each[1]} {each[2] or ''}" for each in found if each)
 
     def _mark(self, text: str, interest: Interest) -> None:
         life, marks = self.life, interest.marks

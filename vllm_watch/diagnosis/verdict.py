@@ -95,11 +95,20 @@ def _critical_at_the_end(scanner: Scanner) -> tuple[int, str] | None:
 
 
 def _without_message(scanner: Scanner, life: Life, traced: tuple[int, str]) -> Diagnosis:
-    if "Traceback (" not in traced[1] and lines.FRAME.search(traced[1]) is None:
-        return life.unknown("an error that no rule knows", "Its traceback is cut.", traced)
+    if (
+        _NAMED.search(traced[1])
+        and "Traceback (" not in traced[1]
+        and lines.FRAME.search(traced[1]) is None
+    ):
+        return life.unknown("no rule matches this error", "Its traceback is cut.", traced)
     return _last_statement(scanner) or life.unknown(
         "an error whose message is not in this log", _NO_MESSAGE, traced
     )
+
+
+def _cut_below(life: Life, root: Finding) -> Diagnosis:
+    text = "This log ends within a traceback below this line, before its exception, which has the reason: diagnose more of the log."
+    return life.diagnosis(root.rule.failure, _SURE_OF_DEATH, "an exception ended the engine, and its message is not in this log", text, (root.number, root.line), fatal=True)  # fmt: skip
 
 
 def _last_statement(scanner: Scanner) -> Diagnosis | None:
@@ -142,6 +151,7 @@ def _stopped(life: Life, text: str) -> Diagnosis:
 
 
 _EARLIER_RATIO = 0.7
+_SURE_OF_DEATH = 0.6
 
 _NO_MESSAGE = "The exception is at the end of the traceback: diagnose more of the log."
 _STATEMENT = re.compile(r"(?:assert|raise) \S")
@@ -154,6 +164,7 @@ _FRAME_LINES = 3  # a frame has up to three lines
 
 _UNPROVEN = "This log does not show that the server came up."
 
+_NAMED = re.compile(r"\b[A-Z]\w{0,80}(?:Error|Exception)\b")
 _ERROR = re.compile(r"\bERROR\b|\bCRITICAL\b|\b\w*(?:Error|Exception)\b")
 
 
@@ -179,6 +190,8 @@ def of_log(scanner: Scanner) -> Diagnosis:
 
 def _beside(scanner: Scanner, life: Life, root: Finding) -> Diagnosis | None:
     """Return a diagnosis from lines that explain the root or show that nothing failed. None without such lines."""
+    if root.rule.rank is Rank.DEATH and _ends_in_traceback(scanner):
+        return _cut_below(life, root)
     if root.rule.rank is Rank.DEATH or '" 500' in root.rule.literals:
         if not life.serving and (last := _last_statement(scanner)) is not None:
             return replace(last, failure=root.rule.failure)
@@ -187,8 +200,6 @@ def _beside(scanner: Scanner, life: Life, root: Finding) -> Diagnosis | None:
         if complaint and 0 < root.number - complaint.number <= near:
             found = explaining.unexplained(life, complaint)
             return replace(found, failure=root.rule.failure, explanation=f"{found.explanation} Line {root.number} shows only the consequence; this earlier line may be the cause.")  # fmt: skip
-    if "output_handler failed" in root.line and life.traced and _ends_in_traceback(scanner):
-        return life.unknown("the API server failed while it handled the engine's outputs", f"Its traceback is cut. {_NO_MESSAGE}", (root.number, root.line), fatal=True)  # fmt: skip
     ended = "died unexpectedly, shutting down client" in root.line
     if ended and life.answered_all and not scanner.reports.last:
         return _only_waited(life, root, _SCRIPT_ENDED)
@@ -334,8 +345,17 @@ def _reported(scanner: Scanner, error: Finding) -> Diagnosis:
 def _cut_short(scanner: Scanner, life: Life) -> Diagnosis | None:
     if life.raised is not None:
         return _reported(scanner, life.raised)
-    if life.traced is not None:
-        return _without_message(scanner, life, life.traced)
+    traced = life.traced
+    if traced is None and _ends_in_traceback(scanner):
+        frames = (
+            at
+            for at, each in enumerate(reversed(scanner.last))
+            if lines.FRAME.search(lines.clean(each))
+        )
+        back = next(frames)
+        traced = scanner.lines - back, lines.clean(scanner.last[-1 - back]).strip()
+    if traced is not None:
+        return _without_message(scanner, life, traced)
     pasted = scanner.lines <= len(scanner.last) and not life.of_a_start and not life.overlooked
     if (complaint := life.complaint or (_remark(scanner) if pasted else None)) is not None:
         return _reported(scanner, complaint)

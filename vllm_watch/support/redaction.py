@@ -36,7 +36,7 @@ _OPTION = re.compile(
 )
 # Hide an unknown authentication scheme, too.
 _HEADER = re.compile(
-    r"\b(X-API-Key|API-Key|Authorization)\s*+:\s*+"
+    r"\b(X-API-Key|API-Key|Authorization)\s*+:\s*+(?!expected (?:one|at least one) argument)"
     r"((?:Bearer|Basic|Token|ApiKey)\s++)?[^\s'\",]++(?(2)|(?:[ \t]++(?!\[hidden\])[^\s'\",]++)?)",
     re.IGNORECASE,
 )

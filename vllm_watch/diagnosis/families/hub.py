@@ -74,6 +74,11 @@ FAILURES = (
                 cures=(check("check the branch name on the model's page"), cure("set the branch by name", "--revision master", when(r"(?i)modelscope.{0,300}no revision: main"))),
             ),
             Variant(
+                when=when(r"Repo id must [^\n]{0,300}: '(?:s3|gs|az)://"), sentence="the address of an object store was used as the name of a model on Hugging Face",
+                why="vLLM reads such addresses with the loader for them. Some releases pass them to Hugging Face all the same, which is a bug.",
+                cures=(check("check that the loader is installed and selected", "python -m pip show runai-model-streamer; vllm serve s3://… --load-format runai_streamer"), check("search vLLM's issues for the loader and this release")),
+            ),
+            Variant(
                 when=when(r"Repo id must [^\n]{0,300}: '(?![./~])\w"), sentence="the model name is not valid on Hugging Face, and no folder of this name exists here",
                 why="A valid name is ORG/MODEL, with letters, digits, '-', '_' and '.'; a URL or a tag after a colon is not part of it (newer vLLM releases accept ORG/NAME:QUANT for GGUF).",
                 cures=(check("check the spelling of the name"), cure("if it is a folder, use its absolute path, as seen from inside the container", "ls -l /path/to/model", when(r"Repo id"))),

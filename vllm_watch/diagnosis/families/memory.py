@@ -261,7 +261,7 @@ _REFUSALS = (
     ),
     Variant(
         when=when(r"bad_alloc"), sentence="a library could not allocate host memory: too little is left, or the requested size is wrong",
-        why="The message gives no size. A damaged file or a bug requests too much while memory is free.",
+        why="The message gives no size. A damaged file, a bug, or a library built for another PyTorch requests too much while memory is free.",
         cures=(_HOST_CHECK, cure("if much memory is free, check whether the model's files are complete, and search the issues of the library that the lines before it name")),
     ),
     Variant(

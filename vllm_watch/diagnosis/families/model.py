@@ -179,10 +179,22 @@ FAILURES = (
                 cures=(check("compare the files and their sizes with model.safetensors.index.json, and num_hidden_layers with its layers", "ls -lL /path/to/model"), cure("download the missing files", "hf download ORG/MODEL", when(facts=("some_layers_missing",)))),
             ),
             Variant(
+                when=when(r"not initialized from checkpoint.{0,40}\{'(?:score|classifier)\.weight'"),
+                sentence="the checkpoint has no classification head (score), which the configured task needs",
+                why="A checkpoint for text generation has none, unless vLLM derives the head from the language model's output (classifier_from_token).",
+                cures=(cure("remove --task or --runner if the model should generate text, or use a checkpoint with a head", None, when(r"score|classifier")),),
+            ),
+            Variant(
                 when=when(r"not initialized from checkpoint"),
                 sentence="the checkpoint lacks weights that vLLM's implementation of this model expects",
                 why="Either the checkpoint uses other names for them (the implementation is older or newer than the checkpoint, or the checkpoint is another variant or quantization), or a file is missing.",
                 cures=(check("search for the message's names in model.safetensors.index.json, and check that all its files exist", "ls -lL /path/to/model"), check("check which vLLM release the model's page requires")),
+            ),
+            Variant(
+                when=when(r"KeyError: '", frames=r"is_layer_skipped|/quantization/|quant_config"),
+                sentence="the checkpoint's quantization description has no entry for a layer of the model",
+                why="It was made for other layer names, by another tool or release, or it is incomplete.",
+                cures=(check("compare its names with the name in this line", "grep -m3 -n q_proj /path/to/model/quant*.json; grep -A8 quantization_config /path/to/model/config.json"),),
             ),
             Variant(
                 when=when(r"no module or parameter named|KeyError: '"),
@@ -276,7 +288,7 @@ FAILURES = (
                 when=when(r"'MistralTokenizer' object has no attribute"),
                 sentence="the tokenizer was loaded in Mistral's format, and this code expects a Transformers tokenizer",
                 why="Tokenizer, config and weights must use the same mode: vLLM loads a model either in Mistral's format or in Transformers' format.",
-                cures=(check("load all of it in Mistral's format, if the model has consolidated weights and params.json", "--tokenizer-mode mistral --config-format mistral --load-format mistral", when(r"MistralTokenizer")), cure("or load all of it in Transformers' format", "--tokenizer-mode hf --config-format hf", when(r"MistralTokenizer"))),
+                cures=(cure("load all of it in Mistral's format, if the model has consolidated weights and params.json", "--tokenizer-mode mistral --config-format mistral --load-format mistral", when(r"MistralTokenizer")), cure("or load all of it in Transformers' format", "--tokenizer-mode hf --config-format hf", when(r"MistralTokenizer"))),
             ),
             Variant(
                 when=when(r"has no attribute"),
@@ -370,7 +382,7 @@ FAILURES = (
             Variant(
                 when=when(r"Value error, |validation error"),
                 sentence="vLLM's validation of its settings failed, and the message has the reason",
-                cures=(cure("change or remove the setting that the message names: it comes from the command line, a --config file, a chart, or the model's config.json", None, when(r"rror")), check("check the values that the flag accepts", flags.HELP, when(r"--[a-z]|argument|Valid options|must be one of"))),
+                cures=(cure("change or remove the setting that the message names, if it comes from the command line, a --config file or a chart; in the model's config.json it describes the checkpoint, so use another checkpoint or release instead", None, when(r"rror")), check("check the values that the flag accepts", flags.HELP, when(r"--[a-z]|argument|Valid options|must be one of"))),
             ),
             Variant(
                 when=when(facts=("packed_4_bit",)), sentence="the checkpoint has a layer in 4-bit format (bitsandbytes), and vLLM built this layer without quantization",

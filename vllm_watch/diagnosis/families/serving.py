@@ -481,9 +481,9 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"Segmentation fault|Segfault encountered|SIGSEGV|SIGABRT|core dumped|Fatal Python error|double free|corrupted size|free\(\): invalid|malloc\(\): |munmap_chunk", lacks=r"Illegal instruction|Bus error|SIGBUS"),
-                sentence="a process crashed in native code, so Python logged no error",
+                sentence="a process crashed in native code",
                 why="A compiled library has a bug or is incompatible with the others, or an earlier printed error ended the process.",
-                cures=(check("check for incompatible packages", "python -m pip check", when(r"free|size|alloc|chunk")), check("read the lines above, and the kernel log, which names the library", "dmesg -T | tail -50"), check("capture the stack of the next crash", "PYTHONFAULTHANDLER=1 vllm serve …", when(lacks=r"== backtrace")), check("check the libraries in the printed stack, below libc's: the first of them crashed", None, when(r"== backtrace"))),
+                cures=(check("check for incompatible packages", "python -m pip check", when(r"free|size|alloc|chunk")), check("read the lines above, and the kernel log, which names the library", "dmesg -T | tail -50"), check("capture the stack of the next crash", "PYTHONFAULTHANDLER=1 vllm serve …", when(lacks=r"== backtrace|Fatal Python error")), check("check the libraries in the printed stack, below libc's: the first of them crashed", None, when(r"== backtrace"))),
             ),
             Variant(
                 when=when(r"terminate called after throwing"), sentence="a C++ exception ended a process",

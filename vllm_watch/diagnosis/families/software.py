@@ -148,7 +148,7 @@ FAILURES = (
             Variant(
                 when=when(r"only supports? .{1,80}, but (?:got|found) "),
                 sentence="this quantization needs another value of a setting; the message names both values",
-                cures=(check("load the weights in its own format", "--load-format bitsandbytes", when(r"only supports? 'bitsandbytes' load format")), cure("set it to the value that the message requires", None, when(r"only support", lacks=r"load format"))),
+                cures=(cure("load the weights in its own format", "--load-format bitsandbytes", when(r"only supports? 'bitsandbytes' load format")), cure("set it to the value that the message requires", None, when(r"only support", lacks=r"load format"))),
             ),
             Variant(
                 when=when(r"capability|Blackwell|Hopper|_scaled_mm|is not supported on this GPU|for the current GPU|current platform|SM ?\d\d"),
@@ -190,7 +190,7 @@ FAILURES = (
             Variant(
                 when=when(r"not implemented for 'Float8|^[^\n]{0,300}(?:same dtype|expected scalar type|Input type)[^\n]{0,80}Float8"),
                 sentence="a PyTorch operation got FP8 values, and does not support them directly",
-                why="Another GPU or --dtype does not help: this code used FP8 weights (or an FP8 KV cache) as if it could compute with them.",
+                why="--dtype does not help: this code used FP8 weights (or an FP8 KV cache) as if it could compute with them.",
                 cures=(
                     check("check that config.json has the quantization_config of these weights: without it vLLM does not convert them", "grep -A8 quantization_config config.json"),
                     cure("if it has, search vLLM's issues for the operation and the model, or serve the 16-bit checkpoint"),
