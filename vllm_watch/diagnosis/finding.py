@@ -47,7 +47,7 @@ _OBJECT = re.compile(r"'([^']{1,400})'")
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]{3,60}\b")
 _ADVICE = re.compile(r"(?:^|[.;:!] |\] ?|\n)((?!Run 'docker|Set the environment variable HYDRA)(?:You (?:may|might|can|could|should|need|must)|If you|[Pp]lease|To (?:fix|avoid|bypass|disable|enable)|Try|Consider|Make sure|Increase|Reduce|Set|Use|Run|Install|Pass|Call)\b(?! (?:of|out|to)\b)(?:e\.g\. |[^.\n]|\.(?=\S)){5,300})")  # fmt: skip
 
-_HINT = re.compile(r"\s*hint: (.{5,})")
+_HINT = re.compile(r"[ \t]{0,20}hint: (.{5,300})")
 
 _TIERS = {Rank.CAUSE: 0, Rank.GENERAL: 0}
 
