@@ -5,8 +5,7 @@ import contextlib
 import secrets
 import time
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
 
@@ -16,15 +15,11 @@ from vllm_watch.restart.attempts import Attempts
 from vllm_watch.restart.backends import Backends
 from vllm_watch.restart.checks import clock, trouble_over
 from vllm_watch.restart.controls import Controls
-from vllm_watch.restart.decider import Decider
+from vllm_watch.restart.decider import Decider, PendingRequest
 from vllm_watch.restart.evidence import EvidenceStore
 from vllm_watch.restart.facts import RestartRequest
 from vllm_watch.restart.guard import Decision
-from vllm_watch.restart.hooks.base import Hook, HookCall
-from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.targets import ManagedTarget, Targets
-from vllm_watch.restart.verify import Before
-from vllm_watch.samples.target import Target
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Entry, Journal
 
@@ -39,16 +34,6 @@ AGAIN_SECONDS = 60.0
 REQUESTS_MAX = 1000
 
 
-@dataclass(slots=True)
-class PendingRequest:
-    """An unfinished request, and the last decision on it."""
-
-    request: RestartRequest
-    decision: Decision | None = None
-    after_s: float = 0.0
-    attempt_id: str | None = None  # set while its attempt has not ended
-
-
 class Dispatcher:
     """Decides on requests and starts attempts, one decision at a time."""
 
@@ -56,9 +41,9 @@ class Dispatcher:
         self, targets: Targets, journal: Journal, controls: Controls, backends: Backends,
         evidence: EvidenceStore,
     ) -> None:  # fmt: skip
-        self.attempts = Attempts(targets, journal, backends, evidence, self._attempt_ended)
+        self._decider = Decider(targets, journal, controls, backends)
+        self.attempts = Attempts(self._decider, evidence, self._attempt_ended)
         self.blocked: Counter[tuple[str, str]] = Counter()  # target, check
-        self._decider = Decider(targets, journal, controls, backends, self.attempts)
         self._targets = targets
         self._journal = journal
         self._controls = controls
@@ -78,8 +63,14 @@ class Dispatcher:
         self._woken.set()
 
     def withdraw(self, request: RestartRequest) -> None:
-        if self._requests.pop(request.key, None) is not None:
+        if self._drop(request):
             self._targets.mark_changed(request.target)
+
+    def _drop(self, request: RestartRequest) -> bool:
+        pending = self._requests.pop(request.key, None)
+        if pending is not None:
+            pending.withdrawn = True
+        return pending is not None
 
     def trouble_over(self, incident_id: str) -> None:
         self._controls.void_approvals(incident_id)
@@ -117,7 +108,7 @@ class Dispatcher:
 
     async def _retry(self) -> None:
         try:
-            if self.attempts.resumed:
+            if self.attempts.ledger.resumed:
                 await self.attempts.retry()
             else:
                 await self.resume()
@@ -154,7 +145,7 @@ class Dispatcher:
             )
             void = decision.verdict == guard.OBSERVE or over
         if void:
-            self._requests.pop(request.key, None)
+            self._drop(request)
         self._targets.mark_changed(request.target)
         return decision, attempt
 
@@ -166,12 +157,18 @@ class Dispatcher:
         pending.request = self._decider.without_revoked(pending.request)
         try:
             async with self._deciding:
-                decision = await self._decider.decide(pending.request, managed, attempt_id, lock)
+                if not self.attempts.ledger.resumed:
+                    await self.resume()
+                request = pending.request
+                decision = await self._decider.decide(request, managed, attempt_id, lock)
                 await self._note(pending, decision)
                 if decision.verdict == guard.ACT:
-                    attempt = await self._begin(
-                        pending.request, managed, attempt_id, lock, decision.befores
+                    queued = self._requests.get(request.key)
+                    attempt = await self.attempts.begin(
+                        request, managed, attempt_id, lock, decision.befores, queued
                     )
+                    if queued is not None:
+                        queued.attempt_id = attempt_id
                 elif lock is not None and lock.still_ours():
                     # The guard refused because of attempts recorded in the lock, so retry later.
                     pending.after_s = time.monotonic() + AGAIN_SECONDS
@@ -186,61 +183,6 @@ class Dispatcher:
                 await lock.release(used=False)
         return decision, attempt
 
-    async def _begin(
-        self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, lock: Lock | None,
-        befores: Mapping[str, Before],
-    ) -> Attempt:  # fmt: skip
-        settings, pending = managed.settings, self._requests.get(request.key)
-        calls = [self._call(request, attempt_id, *each) for each in befores.items()]
-        targets = {name: self._targets.managed[name].target for name in befores}
-        attempt = request.attempt(
-            attempt_id, "intent", settings.hook, time.time(), managed.target.address, befores
-        )
-
-        def changed() -> str | None:
-            if pending is not None and self._requests.get(request.key) is not pending:
-                return "the request was withdrawn"
-            if {request.target, *self._targets.gang(request.target)} != set(targets):
-                return "its gang has changed"
-            hooks = (hook for _, hook in calls)
-            each = map(self._changed, targets.values(), hooks)
-            return next((text for text in each if text is not None), None)
-
-        async def recheck() -> str | None:
-            if lock is not None:
-                # First record the call in the lock. If no hook is called, the release corrects the record.
-                held = await lock.renew(replace(attempt, state="calling", called_t=time.time()))
-                if held.held is not True or not lock.still_ours():
-                    return f"the lock was lost: {held.text}"
-            decision = await self._decider.decide(request, managed, attempt_id, lock)
-            return None if decision.verdict == guard.ACT else f"{decision.check}: {decision.text}"
-
-        await self.attempts.begin(attempt, calls, settings, lock, recheck, changed)
-        if pending is not None:
-            pending.attempt_id = attempt_id
-        return attempt
-
-    def _changed(self, target: Target, hook: Hook) -> str | None:
-        now = self._targets.managed.get(target.name)
-        if now is None:
-            return f"{target.name} is no longer watched"
-        if now.target != target:
-            urls = f": {now.target.url}, not {target.url}" if now.target.url != target.url else ""
-            return f"{target.name} is now a different target{urls}"
-        if self._backends.hook(now.settings.hook) is not hook:
-            return f"the hook of {target.name} has changed"
-        return None
-
-    def _call(
-        self, request: RestartRequest, attempt_id: str, name: str, before: Before
-    ) -> tuple[HookCall, Hook]:
-        managed = self._targets.managed[name]
-        hook = self._backends.hook(managed.settings.hook)
-        assert hook is not None  # noqa: S101 - it just agreed
-        # Each gang member gets its own id, because a receiver may accept each id only once.
-        own_id = attempt_id if name == request.target else f"{attempt_id}-{name}"
-        return self._decider.hook_call(replace(request, target=name), managed, own_id, before), hook
-
     def _attempt_ended(self, attempt: Attempt) -> None:
         if attempt.spent and attempt.incident_id is not None:
             self._controls.void_approvals(attempt.incident_id, attempt.target)
@@ -249,7 +191,7 @@ class Dispatcher:
             if pending.attempt_id == attempt.id and attempt.state == "cancelled":
                 pending.attempt_id, pending.after_s = None, time.monotonic() + AGAIN_SECONDS
             elif pending.attempt_id == attempt.id:
-                self._requests.pop(pending.request.key, None)
+                self._drop(pending.request)
             elif attempt.state == "helped" and pending.request.target in served:
                 self.withdraw(pending.request)
                 _log.info(

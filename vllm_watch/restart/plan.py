@@ -22,7 +22,8 @@ from vllm_watch.errors import JournalError
 from vllm_watch.restart import checks
 from vllm_watch.restart.checks import DAY_SECONDS, HOUR_SECONDS
 from vllm_watch.restart.controls import Controls
-from vllm_watch.restart.dispatcher import Dispatcher, PendingRequest
+from vllm_watch.restart.decider import PendingRequest
+from vllm_watch.restart.dispatcher import Dispatcher
 from vllm_watch.restart.facts import Facts, Pause, RestartRequest
 from vllm_watch.restart.schedule import Schedule
 from vllm_watch.restart.targets import ManagedTarget, Targets
@@ -72,8 +73,7 @@ class PlanPublisher:
     async def read_attempts(self) -> None:
         try:
             since_t = self._targets.history_since_t(time.time())
-            stored = await self._journal.attempts(None, since_t)
-            self.attempts = self._dispatcher.attempts.newest(stored)
+            self.attempts = await self._dispatcher.attempts.ledger.read(since_t)
             trouble = self._journal.trouble or self._controls.history_lost
         except JournalError as error:
             self.attempts, trouble = None, error.cause
@@ -89,7 +89,7 @@ class PlanPublisher:
 
     def _show(self, name: str, managed: ManagedTarget) -> None:
         dispatcher = self._dispatcher
-        if managed.settings.mode == "off" and dispatcher.attempts.last(name) is None:
+        if managed.settings.mode == "off" and dispatcher.attempts.ledger.last(name) is None:
             self._board.show_restart(name, None, RestartCounts())
             return
         outcomes, blocked = dispatcher.attempts.outcomes.items(), dispatcher.blocked.items()
@@ -105,7 +105,7 @@ class PlanPublisher:
         own = [each for each in group or () if name in each.names]
         past = [_shown(each, each.text) for each in reversed(own) if not each.open][:PAST_MAX]
         payoffs = [each.payoff_ratio for each in own if each.payoff_ratio is not None]
-        last = self._dispatcher.attempts.last(name)
+        last = self._dispatcher.attempts.ledger.last(name)
         return RestartPlan(
             mode=settings.mode,
             hook=settings.hook,

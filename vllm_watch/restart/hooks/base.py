@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol, cast
+from typing import Any, cast
 
 import aiohttp
 
@@ -74,7 +74,7 @@ class HookCall:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class HookResult:
     """The result of one call."""
 
@@ -82,19 +82,47 @@ class HookResult:
     text: str  # a sentence without secrets
 
 
-class Hook(Protocol):
-    """Restarts servers in one way."""
+class Hook:
+    """Restarts servers in one way. The error of a kind's `check`, `act` or `findings` is its answer."""
 
-    timeout_seconds: float  # longest duration of `restart`
+    ENDING_SECONDS = 0.0  # a call may end this much after its timeout
+    _settings: Any
+
+    def __init__(self, settings: HookSettings, tools: Tools) -> None:
+        self._settings = settings
+        self._tools = tools
+        self.timeout_seconds = settings.timeout_seconds + self.ENDING_SECONDS
 
     async def refusal(self, call: HookCall) -> str | None:
         """Return why this server must not be restarted, or None. Changes nothing."""
+        try:
+            return await self.check(call)
+        except WatchError as error:
+            return error.cause
 
     async def restart(self, call: HookCall) -> HookResult:
         """Restart the server. Raises only CancelledError, and then leaves no child process running."""
+        try:
+            return await self.act(call)
+        except WatchError as error:
+            return HookResult(FAILED, error.cause)
 
     async def rehearse(self, call: HookCall) -> list[Finding]:
         """Check reachability, permissions and whether the server would start again. Changes nothing."""
+        try:
+            return await self.findings(call)
+        except WatchError as error:
+            return [Finding(ok=False, text=error.cause, remedy=error.remedy)]
+
+    async def check(self, call: HookCall) -> str | None:
+        raise NotImplementedError
+
+    async def act(self, call: HookCall) -> HookResult:
+        """Raises WatchError only if nothing was done."""
+        raise NotImplementedError
+
+    async def findings(self, call: HookCall) -> list[Finding]:
+        raise NotImplementedError
 
 
 def kinds() -> dict[str, ModuleType]:

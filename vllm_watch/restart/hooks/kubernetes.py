@@ -31,54 +31,44 @@ TRIES_MAX = 4
 _T = TypeVar("_T")
 
 _REMEDY = "check with kubectl get pod -o yaml; see docs/hooks/kubernetes.md"
-_GRACE_SECONDS = 5.0
 _DRY_RUN = {"dryRun": "All"}
 _OK, _GONE, _CONFLICT, _TOO_MANY, _SERVER_ERRORS = 200, 404, 409, 429, 500
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
 
 
-class Hook:
+class Hook(base.Hook):
     """Calls the API server with our pod's service account."""
 
-    def __init__(self, settings: KubernetesHook, tools: base.Tools) -> None:
-        self._settings = settings
-        self._tools = tools
-        self.timeout_seconds = settings.timeout_seconds + _GRACE_SECONDS
+    ENDING_SECONDS = 5.0
+    _settings: KubernetesHook
 
-    async def refusal(self, call: base.HookCall) -> str | None:
-        try:
-            await self._plan(self._target(call))
-        except (HookError, KubernetesError) as error:
-            return error.cause
+    async def check(self, call: base.HookCall) -> str | None:
+        await self._plan(_Target(self._settings, self._tools, call))
         return None
 
-    async def restart(self, call: base.HookCall) -> base.HookResult:
-        act = None
+    async def act(self, call: base.HookCall) -> base.HookResult:
+        target = None
         try:
-            act = _Act(self._settings, self._target(call))
+            target = _Act(self._settings, self._tools, call)
             async with asyncio.timeout(self._settings.timeout_seconds):
-                return await act.run()
+                return await target.run()
         except (HookError, KubernetesError) as error:
             surely = base.REFUSED if isinstance(error, HookError) else base.FAILED
-            outcome = base.UNCERTAIN if act is not None and act.begun else surely
-            return base.HookResult(outcome=outcome, text=error.cause)
+            begun = target is not None and target.begun
+            return base.HookResult(base.UNCERTAIN if begun else surely, error.cause)
         except TimeoutError:
-            assert act is not None  # noqa: S101 - only act.run has a timeout
-            return act.at_timeout(self._settings.timeout_seconds)
+            assert target is not None  # noqa: S101 - only target.run has a timeout
+            return target.at_timeout()
 
-    async def rehearse(self, call: base.HookCall) -> list[Finding]:
-        findings: list[Finding] = []
+    async def findings(self, call: base.HookCall) -> list[Finding]:
+        target = _Target(self._settings, self._tools, call)
+        findings = await self._rights(target)
+        if not all(finding.ok for finding in findings):
+            return findings
         try:
-            target = self._target(call)
-            findings += await self._rights(target)
-            if all(finding.ok for finding in findings):
-                findings.append(Finding(ok=True, text=await self._plan(target)))
+            return [*findings, Finding(ok=True, text=await self._plan(target))]
         except (HookError, KubernetesError) as error:
-            findings.append(Finding(ok=False, text=error.cause, remedy=error.remedy))
-        return findings
-
-    def _target(self, call: base.HookCall) -> "_Target":
-        return _Target(self._settings, self._tools, call)
+            return [*findings, Finding(ok=False, text=error.cause, remedy=error.remedy)]
 
     async def _plan(self, target: "_Target") -> str:
         if self._settings.action == "evict":
@@ -131,7 +121,7 @@ class _Target:
         self.api = Api(in_cluster(tools.environ), tools.session)
         self.call = call
         self.namespace = settings.namespace or call.namespace or self.api.access.namespace
-        self._settings = settings
+        self.settings = settings
         self._environ = tools.environ
         if not self.namespace:
             cause = f"the namespace of {call.target} is not known"
@@ -149,7 +139,7 @@ class _Target:
             raise HookError(f"the pod of {call.target} is not known", remedy)
         own = self._environ.get("POD_NAME") or self._environ.get("HOSTNAME")
         ours = (call.pod, self.namespace) == (own, self.api.access.namespace)
-        if ours and not self._settings.state_outlives_pod:
+        if ours and not self.settings.state_outlives_pod:
             cause = "it is the pod in which vllm-watch runs, and the journal may be lost with it"
             remedy = "put state_dir on a volume that outlives the pod and set state_outlives_pod, or use gate"
             raise HookError(cause, remedy)
@@ -166,7 +156,7 @@ class _Target:
         return pod
 
     async def rollout(self) -> dict[str, Any] | None:
-        name, kind = self._settings.workload, kind_of(self._settings.workload)
+        name, kind = self.settings.workload, kind_of(self.settings.workload)
         found = _found(await self.api.get(self.workload_path), name)
         patch = _judged(found, rollout, kind, found, self.call.attempt_id)
         if patch is None:
@@ -181,43 +171,40 @@ class _Target:
 
     @property
     def workload_path(self) -> str:
-        workload = self._settings.workload
+        workload = self.settings.workload
         kind, name = kind_of(workload), workload.partition("/")[2]
         return f"{kind.root}/namespaces/{self.namespace}/{kind.resource}/{name}"
 
 
-class _Act:
-    def __init__(self, settings: KubernetesHook, target: "_Target") -> None:
-        self._settings, self._target, self._api = settings, target, target.api
-        self.begun = False  # True if a request may have changed something
-        self._accepted = ""
-        self._forbidden = ""  # why the API server rejects the eviction
+class _Act(_Target):
+    begun = False  # True if a request may have changed something
+    _accepted = ""
+    _forbidden = ""  # why the API server rejects the eviction
 
     async def run(self) -> base.HookResult:
         pod: Mapping[str, Any] | None
-        if self._settings.action == "evict":
-            pod = await self._target.pod(alone=True)
+        if self.settings.action == "evict":
+            pod = await self.pod(alone=True)
             result = await self._evict(pod)
         else:
-            pod = await self._target.pod() if self._target.call.pod else None
+            pod = await self.pod() if self.call.pod else None
             result = await self._roll_out()
         if result is not None:
             return result
         if pod is not None:
             await self._wait_gone(pod)
             self._accepted += "; it is gone"
-        return base.HookResult(outcome=base.DONE, text=self._accepted)
+        return base.HookResult(base.DONE, self._accepted)
 
-    def at_timeout(self, seconds: float) -> base.HookResult:
+    def at_timeout(self) -> base.HookResult:
+        seconds = self.settings.timeout_seconds
         if self._accepted:
             text = f"{self._accepted}; it was still ending after {seconds:g} s"
-            return base.HookResult(outcome=base.DONE, text=text)
+            return base.HookResult(base.DONE, text)
         if self._forbidden and not self.begun:
-            text = f"not within {seconds:g} s: {self._forbidden}"
-            return base.HookResult(outcome=base.REFUSED, text=text)
+            return base.HookResult(base.REFUSED, f"not within {seconds:g} s: {self._forbidden}")
         outcome = base.UNCERTAIN if self.begun else base.FAILED
-        text = f"the API server has not answered within {seconds:g} s"
-        return base.HookResult(outcome=outcome, text=text)
+        return base.HookResult(outcome, f"the API server has not answered within {seconds:g} s")
 
     async def _send(self, request: Awaitable[Answer]) -> Answer:
         self.begun = True
@@ -228,10 +215,10 @@ class _Act:
             raise
 
     async def _evict(self, pod: Mapping[str, Any]) -> base.HookResult | None:
-        name = f"pod {self._target.call.pod}"
+        name = f"pod {self.call.pod}"
         while True:
             try:
-                answer = await self._send(self._api.post(_eviction_path(pod), eviction(pod)))
+                answer = await self._send(self.api.post(_eviction_path(pod), eviction(pod)))
             except KubernetesError:
                 if not self.begun or not await self._is_ending(pod):
                     raise
@@ -247,7 +234,7 @@ class _Act:
         return _judge(answer, name)
 
     async def _is_ending(self, pod: Mapping[str, Any]) -> bool:
-        answer = await self._api.get(_eviction_path(pod).removesuffix("/eviction"))
+        answer = await self.api.get(_eviction_path(pod).removesuffix("/eviction"))
         if not answer.ok:
             return answer.status == _GONE
         found = answer.document
@@ -257,22 +244,22 @@ class _Act:
     async def _roll_out(self) -> base.HookResult | None:
         answer = Answer(_CONFLICT, {})
         for _ in range(TRIES_MAX):
-            patch = await self._target.rollout()
+            patch = await self.rollout()
             if patch is not None:
-                answer = await self._send(self._api.patch(self._target.workload_path, patch))
+                answer = await self._send(self.api.patch(self.workload_path, patch))
             if patch is None or answer.ok:
-                self._accepted = f"a rollout of {self._settings.workload} has begun"
+                self._accepted = f"a rollout of {self.settings.workload} has begun"
                 return None
             if answer.status != _CONFLICT:
                 break
             self.begun = False
-        return _judge(answer, self._settings.workload)
+        return _judge(answer, self.settings.workload)
 
     async def _wait_gone(self, pod: Mapping[str, Any]) -> None:
         path = _eviction_path(pod).removesuffix("/eviction")
         while True:
             try:
-                answer = await self._api.get(path)
+                answer = await self.api.get(path)
             except KubernetesError:
                 answer = Answer(_SERVER_ERRORS, {})  # the eviction was already accepted: poll again
             if answer.status == _GONE:
@@ -302,7 +289,7 @@ def _judge(answer: Answer, what: str) -> base.HookResult:
     text = f"the API server answered for {what}: {answer.said()}"
     surely_nothing = answer.status < _SERVER_ERRORS or _TWO_BUDGETS in answer.said()
     outcome = base.REFUSED if surely_nothing else base.UNCERTAIN
-    return base.HookResult(outcome=outcome, text=text)
+    return base.HookResult(outcome, text)
 
 
 def _judged(document: Mapping[str, Any], judge: Callable[..., _T], *arguments: object) -> _T:

@@ -49,29 +49,20 @@ class Unit:
         return self.sub_state.startswith("auto-restart")
 
 
-class Hook:
+class Hook(base.Hook):
     """Requests a restart, and waits for the unit's new start."""
 
-    def __init__(self, settings: SystemdHook, tools: base.Tools) -> None:
-        self._settings = settings
-        self._tools = tools
-        self.timeout_seconds = settings.timeout_seconds + ASK_SECONDS
+    ENDING_SECONDS = ASK_SECONDS
+    _settings: SystemdHook
 
-    async def refusal(self, call: base.HookCall) -> str | None:
-        try:
-            unit = await self._show(call)
-        except HookError as error:
-            return error.cause
-        return _unfit(unit) or await self._replaced(unit, call)
+    async def check(self, call: base.HookCall) -> str | None:
+        return await self._unfit(await self._show(call), call)
 
-    async def restart(self, call: base.HookCall) -> base.HookResult:
-        try:
-            before = await self._show(call)
-        except HookError as error:
-            return base.HookResult(outcome=base.FAILED, text=error.cause)
-        wrong = _unfit(before) or await self._replaced(before, call)
+    async def act(self, call: base.HookCall) -> base.HookResult:
+        before = await self._show(call)
+        wrong = await self._unfit(before, call)
         if wrong is not None:
-            return base.HookResult(outcome=base.REFUSED, text=wrong)
+            return base.HookResult(base.REFUSED, wrong)
         name = before.name
         ended = await request_restart(self._tools, name, user=self._settings.user)
         if ended.status != 0:
@@ -82,15 +73,12 @@ class Hook:
         except TimeoutError:
             took = f"{self._settings.timeout_seconds:g} s"
             text = f"systemd accepted the restart of {name}, but it has not started within {took}"
-            return base.HookResult(outcome=base.UNCERTAIN, text=text)
-        return base.HookResult(outcome=base.DONE, text=f"systemd restarted {name}")
+            return base.HookResult(base.UNCERTAIN, text)
+        return base.HookResult(base.DONE, f"systemd restarted {name}")
 
-    async def rehearse(self, call: base.HookCall) -> list[Finding]:
-        try:
-            unit = await self._show(call)
-        except HookError as error:
-            return [Finding(ok=False, text=error.cause, remedy=error.remedy)]
-        wrong = _unfit(unit) or await self._replaced(unit, call)
+    async def findings(self, call: base.HookCall) -> list[Finding]:
+        unit = await self._show(call)
+        wrong = await self._unfit(unit, call)
         state = f"{unit.name} is {unit.active_state} ({unit.sub_state})"
         remedy = "name the unit of this server, and check that it is active"
         return [
@@ -116,6 +104,9 @@ class Hook:
             if now is not None and now.invocation not in ("", invocation):
                 return
             await asyncio.sleep(_POLL_SECONDS)
+
+    async def _unfit(self, unit: Unit, call: base.HookCall) -> str | None:
+        return _unfit(unit) or await self._replaced(unit, call)
 
     async def _replaced(self, unit: Unit, call: base.HookCall) -> str | None:
         started = call.process_start_time
@@ -159,16 +150,13 @@ def _relaunch(unit: Unit) -> Finding:
 
 
 def _not_accepted(unit: str, ended: child.Ended) -> base.HookResult:
+    if ended.unable is not None or ended.timed_out:
+        outcome = base.UNCERTAIN if ended.unable is None else base.FAILED
+        return base.HookResult(outcome, _why(ended))
     said = ended.tail.replace("\n", " ")
-    if ended.unable is not None:
-        text = f"systemctl cannot be run: {ended.unable}"
-        return base.HookResult(outcome=base.FAILED, text=text)
-    if ended.timed_out:
-        text = f"systemctl did not answer within {ASK_SECONDS:g} s"
-        return base.HookResult(outcome=base.UNCERTAIN, text=text)
     surely = ended.status in _NOT_BEGUN_STATUSES or any(text in said for text in _NOT_BEGUN_TEXTS)
     outcome = base.FAILED if surely else base.UNCERTAIN
-    return base.HookResult(outcome=outcome, text=f"systemd did not restart {unit}: {said}")
+    return base.HookResult(outcome, f"systemd did not restart {unit}: {said}")
 
 
 async def show(tools: base.Tools, unit: str, *, user: bool = False) -> Unit:

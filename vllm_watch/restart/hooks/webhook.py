@@ -11,7 +11,7 @@ from itertools import count
 
 from vllm_watch.clients import signed_post
 from vllm_watch.clients.signed_post import Posted
-from vllm_watch.errors import Finding, HookError, WatchError
+from vllm_watch.errors import Finding, WatchError
 from vllm_watch.restart.hooks import base
 from vllm_watch.settings.hooks import WebhookHook
 
@@ -28,28 +28,18 @@ class _Try:
     again_seconds: float | None = None
 
 
-class Hook:
+class Hook(base.Hook):
     """Posts the call and judges the answer by its status."""
 
-    def __init__(self, settings: WebhookHook, tools: base.Tools) -> None:
-        self._settings = settings
-        self._tools = tools
-        self.timeout_seconds = settings.timeout_seconds
+    _settings: WebhookHook
 
-    async def refusal(self, call: base.HookCall) -> str | None:
-        try:
-            self._secret()
-        except HookError as error:
-            return error.cause
+    async def check(self, call: base.HookCall) -> str | None:
+        self._secret()
         return None
 
-    async def restart(self, call: base.HookCall) -> base.HookResult:
+    async def act(self, call: base.HookCall) -> base.HookResult:
         deadline = asyncio.get_running_loop().time() + self._settings.timeout_seconds
-        body = json.dumps(call.payload()).encode()
-        try:
-            secret = self._secret()
-        except HookError as error:
-            return base.HookResult(outcome=base.FAILED, text=error.cause)
+        body, secret = json.dumps(call.payload()).encode(), self._secret()
         for number in count():
             left = deadline - asyncio.get_running_loop().time()
             tried = await self._post(body, self._headers(call, secret, body), left)
@@ -60,20 +50,15 @@ class Hook:
             if tried.again_seconds is None or number == self._settings.retries or wait >= left:
                 break
             await asyncio.sleep(wait)
-        return base.HookResult(outcome=tried.outcome, text=tried.text)
+        return base.HookResult(tried.outcome, tried.text)
 
-    async def rehearse(self, call: base.HookCall) -> list[Finding]:
+    async def findings(self, call: base.HookCall) -> list[Finding]:
         again = "the receiver decides whether the server is started again: ask its owner"
         return [self._signed(), await self._reachable(), Finding(ok=True, text=again)]
 
     def _secret(self) -> bytes | None:
         file = self._settings.secret_file
-        if file is None:
-            return None
-        try:
-            return signed_post.read_secret(file, "secret_file")
-        except WatchError as error:
-            raise HookError(error.cause, error.remedy) from None
+        return None if file is None else signed_post.read_secret(file, "secret_file")
 
     def _headers(self, call: base.HookCall, secret: bytes | None, body: bytes) -> dict[str, str]:
         signed = signed_post.headers(call.attempt_id, secret, body, self._tools.unix_time())
@@ -87,7 +72,7 @@ class Hook:
     def _signed(self) -> Finding:
         try:
             secret = self._secret()
-        except HookError as error:
+        except WatchError as error:
             return Finding(ok=False, text=error.cause, remedy=error.remedy)
         if secret is not None:
             return Finding(ok=True, text="requests are signed")
