@@ -164,11 +164,9 @@ class AlertRequests:
         attempts = await self._journal.attempts(target.group, time.time() - HISTORY_SECONDS)
         return any(
             each.helped_since(target.name, alert.began_t)
-            or (each.target == target.name
-                and each.reason == alert.reason
-                and (each.spent or each.open or each.state == "dry_run"))
+            or each.made_for(target.name, alert.reason)
             for each in attempts
-        )  # fmt: skip
+        )
 
     async def _note(
         self, caller: Caller, alert: Alert, target: Target, before: str, after: str

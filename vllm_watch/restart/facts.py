@@ -6,6 +6,7 @@ None means unknown, which never permits a restart.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from vllm_watch.board.restarts import Paused
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.restart.hooks.base import HookCall
 from vllm_watch.restart.verify import Before, Process
@@ -68,15 +69,6 @@ class RestartRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
-    """A person's pause of all restarts."""
-
-    actor: str
-    reason: str
-    until_t: float | None = None  # Unix seconds; None: until resumed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Peers:
     """Health of the target's group, counted in engines."""
 
@@ -104,7 +96,7 @@ class Facts:
     busy: str | None = None  # id of the attempt under way
     breaker_reset_t: float = 0.0
     journal_refusal: str | None = None
-    pause: Pause | None = None
+    pause: Paused | None = None
     incident: Incident | None = None
     stale: str | None = "it was not scraped"
     replaced: str | None = None

@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 
+from vllm_watch.board.restarts import Paused
 from vllm_watch.config import Config
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import guard
@@ -18,7 +19,7 @@ from vllm_watch.restart.alertmanager import AlertRequests
 from vllm_watch.restart.checks import clock, trouble_over
 from vllm_watch.restart.controls import Controls
 from vllm_watch.restart.dispatcher import Dispatcher
-from vllm_watch.restart.facts import Pause, RestartRequest
+from vllm_watch.restart.facts import RestartRequest
 from vllm_watch.restart.guard import Decision
 from vllm_watch.restart.targets import Targets
 from vllm_watch.state.attempt import Attempt
@@ -135,7 +136,7 @@ class Operators:
         now_t = time.time()
         until_t = None if minutes is None else now_t + minutes * 60.0
         before = _paused(self._controls.pause(now_t))
-        pause = Pause(actor=caller.actor, reason=reason, until_t=until_t)
+        pause = Paused(actor=caller.actor, reason=reason, until_timestamp_seconds=until_t)
         await self._controls.set_pause(pause)
         await self._note(caller, "pause", "", reason, before, _paused(pause))
         self._changed(self._targets.managed)
@@ -207,10 +208,11 @@ def _not_found(error: str) -> Reply:
     return NOT_FOUND, {"error": error, "remedy": _REMEDY}
 
 
-def _paused(pause: Pause | None) -> str:
+def _paused(pause: Paused | None) -> str:
     if pause is None:
         return "not paused"
-    until = "until resumed" if pause.until_t is None else f"until {clock(pause.until_t)}"
+    until_t = pause.until_timestamp_seconds
+    until = "until resumed" if until_t is None else f"until {clock(until_t)}"
     return f"paused by {pause.actor} {until}: {pause.reason}"
 
 

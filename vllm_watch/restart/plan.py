@@ -12,7 +12,6 @@ from vllm_watch.board.restarts import (
     PAST_MAX,
     AttemptShown,
     Gate,
-    Paused,
     RestartCounts,
     RestartPlan,
     RestartState,
@@ -24,7 +23,7 @@ from vllm_watch.restart.checks import DAY_SECONDS, HOUR_SECONDS
 from vllm_watch.restart.controls import Controls
 from vllm_watch.restart.decider import PendingRequest
 from vllm_watch.restart.dispatcher import Dispatcher
-from vllm_watch.restart.facts import Facts, Pause, RestartRequest
+from vllm_watch.restart.facts import Facts, RestartRequest
 from vllm_watch.restart.schedule import Schedule
 from vllm_watch.restart.targets import ManagedTarget, Targets
 from vllm_watch.settings.restart import RestartSettings
@@ -83,7 +82,7 @@ class PlanPublisher:
 
     def _show_state(self) -> None:
         self._board.restarts = RestartState(
-            paused=_paused(self._controls.pause(time.time())), journal_trouble=self._trouble,
+            paused=self._controls.pause(time.time()), journal_trouble=self._trouble,
             people=self.people,
         )  # fmt: skip
 
@@ -114,7 +113,7 @@ class PlanPublisher:
             last=past[0] if past else None,
             past=tuple(past),
             draining=managed.draining,
-            paused=_paused(self._controls.pause(now_t)),
+            paused=self._controls.pause(now_t),
             journal_trouble=self._trouble,
             breaker=None if group is None else self._breaker(managed, group, now_t),
             budget_remaining=budget_remaining(settings, group, now_t),
@@ -145,12 +144,6 @@ def budget_remaining(
     limits = ((settings.budget_per_hour, HOUR_SECONDS), (settings.budget_per_day, DAY_SECONDS))
     left = (limit - sum(t > now_t - seconds for t in times) for limit, seconds in limits)
     return max(0, min(left))
-
-
-def _paused(pause: Pause | None) -> Paused | None:
-    if pause is None:
-        return None
-    return Paused(actor=pause.actor, reason=pause.reason, until_timestamp_seconds=pause.until_t)
 
 
 def _shown(attempt: Attempt, text: str) -> AttemptShown:

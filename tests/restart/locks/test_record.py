@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from vllm_watch.restart.locks import past as pasts
 from vllm_watch.restart.locks import record as records
 from vllm_watch.restart.locks.past import PAST_MAX, TARGET_PAST_MAX, Past
-from vllm_watch.restart.locks.record import Limits, Now, Record, Sightings, Slot, Spent
+from vllm_watch.restart.locks.record import Limits, Now, Record, Release, Sightings, Slot, Spent
 from vllm_watch.state.attempt import Attempt
 
 TTL_SECONDS = 60.0
@@ -72,7 +72,7 @@ RESTS = {
 @pytest.mark.parametrize(("clock", "at", "free"), RESTS.values(), ids=RESTS)
 def test_rest_after_a_restart(clock, at, free):
     """The next one waits that long, by its own clock."""
-    given = records.give_back(one_held(), "a1", Watcher("w1").now(0), rest_seconds=100, used=True)
+    given = records.give_back(one_held(), Watcher("w1").now(0), Release("a1", 100))
     assert given.record is not None
     asker = Watcher("w2", clock)
     asker.see(given.record, 10)  # it first looks a little later
@@ -97,7 +97,7 @@ def test_hour_of_a_ghost_begins_when_it_is_found():
     early.see(ghost, 0)
     at = 5000.0
     found = taken(early.take(ghost, at, "a2", limits))
-    found = taken(records.give_back(found, "a2", early.now(at), rest_seconds=0, used=True))
+    found = taken(records.give_back(found, early.now(at), Release("a2")))
     assert Watcher("w3").take(found, at + 3000, "a3", limits).record is None
     assert Watcher("w3").take(found, at + 3603, "a3", limits).record is not None
 
@@ -141,7 +141,7 @@ def test_what_nobody_of_us_wrote_is_not_read(document):
 
 def test_it_is_read_as_it_was_written():
     two = taken(Watcher("w").take(one_held(), 99, "a9", Limits(slots=3, per_hour=3)))
-    resting = taken(records.give_back(two, "a9", Now(0, T), rest_seconds=50, used=True))
+    resting = taken(records.give_back(two, Now(0, T), Release("a9", 50)))
     assert Record.from_json(json.loads(json.dumps(resting.to_json()))) == resting
 
 
@@ -176,7 +176,7 @@ def test_limits_hold_whatever_is_done_in_whatever_order(steps, slots, per_hour):
                 record, believed[attempt_id] = change.record, at + TTL_SECONDS
         elif what == "give":
             believed.pop(attempt_id, None)
-            change = records.give_back(record, attempt_id, now, rest_seconds=0, used=True)
+            change = records.give_back(record, now, Release(attempt_id))
             record = change.record or record
         assert sum(until > at for until in believed.values()) <= slots
         assert sum(each > at - 3600 for each in began) <= per_hour
@@ -194,7 +194,7 @@ GIVEN_BACK = {
 def test_giving_back_leaves_what_is_others(rest, used, slots, spent):
     """Their slots are held, and their hours began when they did."""
     two = taken(Watcher("w2").take(one_held(), 5, "a2", Limits(slots=2)))
-    given = taken(records.give_back(two, "a2", Watcher("w2").now(9), rest_seconds=rest, used=used))
+    given = taken(records.give_back(two, Watcher("w2").now(9), Release("a2", rest, used=used)))
     assert [slot.attempt_id for slot in given.slots] == slots
     assert [slot.attempt_id for slot in given.held] == ["a1"]
     assert [each.attempt_id for each in given.spent] == spent

@@ -173,7 +173,7 @@ class _Target:
     def workload_path(self) -> str:
         workload = self.settings.workload
         kind, name = kind_of(workload), workload.partition("/")[2]
-        return f"{kind.root}/namespaces/{self.namespace}/{kind.resource}/{name}"
+        return f"/apis/{kind.group}/v1/namespaces/{self.namespace}/{kind.resource}/{name}"
 
 
 class _Act(_Target):
@@ -326,30 +326,26 @@ class Workload:
     """The API path of a kind, and the keys that lead to its pod templates."""
 
     kind: str
-    resource: str
-    root: str
-    templates: tuple[tuple[str, ...], ...]  # the last one always exists
+    group: str = "apps"
+    templates: tuple[tuple[str, ...], ...] = (("spec", "template"),)  # the last one always exists
 
     @property
-    def group(self) -> str:
-        return self.root.split("/")[2]
+    def resource(self) -> str:
+        return f"{self.kind.lower()}s"
 
 
-_APPS = "/apis/apps/v1"
-_TEMPLATE = (("spec", "template"),)
 _LWS_TEMPLATES = (
     ("spec", "leaderWorkerTemplate", "leaderTemplate"),
     ("spec", "leaderWorkerTemplate", "workerTemplate"),
 )
+_LWS = Workload(kind="LeaderWorkerSet", group="leaderworkerset.x-k8s.io", templates=_LWS_TEMPLATES)
 WORKLOADS = {
-    "deployment": Workload(kind="Deployment", resource="deployments", root=_APPS, templates=_TEMPLATE),
-    "statefulset": Workload(kind="StatefulSet", resource="statefulsets", root=_APPS, templates=_TEMPLATE),
-    "daemonset": Workload(kind="DaemonSet", resource="daemonsets", root=_APPS, templates=_TEMPLATE),
-    "leaderworkerset": Workload(
-        kind="LeaderWorkerSet", resource="leaderworkersets", root="/apis/leaderworkerset.x-k8s.io/v1",
-        templates=_LWS_TEMPLATES,
-    ),
-}  # fmt: skip
+    each.kind.lower(): each
+    for each in (
+        *(Workload(kind=kind) for kind in ("Deployment", "StatefulSet", "DaemonSet")),
+        _LWS,
+    )
+}
 
 
 def kind_of(workload: str) -> Workload:

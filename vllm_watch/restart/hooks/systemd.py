@@ -15,9 +15,14 @@ from vllm_watch.sources import gpu_pids
 
 ASK_SECONDS = 10.0  # D-Bus may hang
 _PROPERTIES = (
-    "LoadState", "ActiveState", "SubState", "Result", "MainPID", "NRestarts", "Restart",
-    "InvocationID", "ControlGroup", "CanStart",
-)  # fmt: skip
+    "LoadState",
+    "ActiveState",
+    "SubState",
+    "Result",
+    "MainPID",
+    "Restart",
+    "InvocationID",
+)
 # systemctl --user needs these variables.
 _ENVIRONMENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
 _POLL_SECONDS = 0.5
@@ -40,7 +45,6 @@ class Unit:
     sub_state: str
     result: str
     restart: str
-    restarts: int | None
     main_pid: int | None  # on the host
     invocation: str  # new for each start
 
@@ -169,6 +173,7 @@ async def show(tools: base.Tools, unit: str, *, user: bool = False) -> Unit:
     said = dict(line.split("=", 1) for line in ended.tail.splitlines() if "=" in line)
     if not said.get("ActiveState") or not said.get("LoadState"):
         raise HookError(f"systemctl shows nothing for {unit}", "run systemctl show by hand")
+    pid = said.get("MainPID", "")
     return Unit(
         name=unit,
         load_state=said["LoadState"],
@@ -176,8 +181,7 @@ async def show(tools: base.Tools, unit: str, *, user: bool = False) -> Unit:
         sub_state=said.get("SubState", ""),
         result=said.get("Result", ""),
         restart=said.get("Restart", ""),
-        restarts=_number(said.get("NRestarts", "")),
-        main_pid=_number(said.get("MainPID", "")) or None,
+        main_pid=int(pid) or None if pid.isdigit() else None,
         invocation=said.get("InvocationID", ""),
     )
 
@@ -200,7 +204,3 @@ def _why(ended: child.Ended) -> str:
     if ended.timed_out:
         return f"systemctl did not answer within {ASK_SECONDS:g} s"
     return ended.tail.replace("\n", " ") or f"systemctl ended with status {ended.status}"
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isdigit() else None

@@ -147,6 +147,15 @@ class Change:
     text: str
 
 
+class Release(NamedTuple):
+    """The end of an attempt that may hold a slot."""
+
+    attempt_id: str
+    rest_seconds: float = 0.0
+    used: bool = True  # True if the restart counts
+    ended: Past | None = None
+
+
 def take(
     record: Record, sightings: Sightings, limits: Limits, now: Now, wanted: Slot, begins: Past | None = None
 ) -> Change:  # fmt: skip
@@ -195,20 +204,18 @@ def renew(record: Record, attempt_id: str, stands: Past | None = None) -> Change
     return Change(record=replace(record, slots=slots, past=past), text="renewed")
 
 
-def give_back(
-    record: Record, attempt_id: str, now: Now, *, rest_seconds: float, used: bool, ended: Past | None = None
-) -> Change:  # fmt: skip
+def give_back(record: Record, now: Now, release: Release) -> Change:
     """Release the slot and record the result. A used slot rests first. An unused slot does not count as a restart."""
-    mine = record.of(attempt_id)
+    mine, used = record.of(release.attempt_id), release.used
     slots = tuple(slot for slot in record.slots if slot is not mine)
-    if mine is not None and used and rest_seconds > 0:
-        slots = (*slots, replace(mine, rest_t=now.unix_t, rest_seconds=rest_seconds))
+    if mine is not None and used and release.rest_seconds > 0:
+        slots = (*slots, replace(mine, rest_t=now.unix_t, rest_seconds=release.rest_seconds))
     spent = tuple(
-        replace(each, t=now.unix_t) if each.attempt_id == attempt_id else each
+        replace(each, t=now.unix_t) if each.attempt_id == release.attempt_id else each
         for each in record.spent
-        if used or each.attempt_id != attempt_id
+        if used or each.attempt_id != release.attempt_id
     )
-    past = pasts.ended(record.past, attempt_id, ended, used=used)
+    past = pasts.ended(record.past, release.attempt_id, release.ended, used=used)
     changed = Record(slots=slots, spent=spent, past=past)
     return Change(record=None if changed == record else changed, text="given back")
 
