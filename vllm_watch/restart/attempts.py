@@ -46,13 +46,13 @@ class Attempts:
         self._ours: set[str] = set()
         self._unwatched: list[tuple[Attempt, float]] = []
         self._running: dict[Restart, asyncio.Task[None]] = {}
-        self._stopping = False
+        self._stopping: str | None = None
         self._not_resumed = ""
 
     async def let_hooks_end(self) -> None:
-        self._stopping = True
+        self._stopping = "vllm-watch is stopping"
         for restart in self._running:
-            restart.stopping = True
+            restart.stopping = self._stopping
         begun = [each for each in self._running if not each.idle.is_set()]
         for each in begun:
             _log.info(

@@ -96,30 +96,28 @@ class Dispatcher:
 
     async def run(self) -> None:
         while True:
-            await self._retry()
+            try:
+                await self._resume_or_retry()
+            except Exception:  # noqa: BLE001 - requests must still be answered
+                _log.exception("restarts_not_resumed")
             for pending in list(self._requests.values()):
                 asleep = pending.attempt_id is not None or time.monotonic() < pending.after_s
-                if pending.request.key in self._requests and not asleep:
-                    await self._try(pending)
+                if asleep or pending.request.key not in self._requests:
+                    continue
+                try:
+                    await self._consider(pending)
+                except Exception:  # noqa: BLE001 - one request must not block the others
+                    _log.exception("restart_not_decided", target=pending.request.target)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ASK_SECONDS):
                     await self._woken.wait()
             self._woken.clear()
 
-    async def _retry(self) -> None:
-        try:
-            if self.attempts.ledger.resumed:
-                await self.attempts.retry()
-            else:
-                await self.resume()
-        except Exception:  # noqa: BLE001 - requests must still be answered
-            _log.exception("restarts_not_resumed")
-
-    async def _try(self, pending: PendingRequest) -> None:
-        try:
-            await self._consider(pending)
-        except Exception:  # noqa: BLE001 - one request must not block the others
-            _log.exception("restart_not_decided", target=pending.request.target)
+    async def _resume_or_retry(self) -> None:
+        if self.attempts.ledger.resumed:
+            await self.attempts.retry()
+        else:
+            await self.resume()
 
     async def resume(self) -> None:
         await self._controls.load(time.time())
@@ -129,13 +127,10 @@ class Dispatcher:
         request, attempt = pending.request, None
         managed = self._targets.managed.get(request.target)
         if managed is None:
-            void = True
-            decision = Decision(guard.REFUSE, "trigger", "it is no longer watched")
+            void, decision = True, _refused("trigger", "it is no longer watched")
         elif request.expires_t is not None and time.time() >= request.expires_t:
-            void = True
-            decision = Decision(
-                guard.REFUSE, "trigger", f"the request expired at {clock(request.expires_t)}"
-            )
+            text = f"the request expired at {clock(request.expires_t)}"
+            void, decision = True, _refused("trigger", text)
             await self._note(pending, decision)
         else:
             decision, attempt = await self._decide_and_begin(pending, managed)
@@ -174,8 +169,7 @@ class Dispatcher:
                     pending.after_s = time.monotonic() + AGAIN_SECONDS
         except JournalError as error:
             _log.error("restart_not_possible", target=pending.request.target, cause=error.cause)
-            text = f"the journal cannot be written: {error.cause}"
-            decision = Decision(guard.REFUSE, "journal", text)
+            decision = _refused("journal", f"the journal cannot be written: {error.cause}")
             await self._note(pending, decision)
             pending.after_s = time.monotonic() + AGAIN_SECONDS
         finally:
@@ -219,11 +213,12 @@ class Dispatcher:
                 before=before.verdict if before else "", after=f"{decision.verdict}: {decision.text}",
             ))  # fmt: skip
             if decision.verdict == guard.OBSERVE:
-                await self._write_dry_run(request, decision)
+                self.attempts.outcomes[request.target, request.trigger, "dry_run"] += 1
+                managed, now_t = self._targets.managed.get(request.target), time.time()
+                hook = managed.settings.hook if managed is not None else ""
+                attempt = request.attempt(secrets.token_hex(8), "dry_run", hook, now_t)
+                await self._journal.write(replace(attempt, ended_t=now_t, text=decision.text))
 
-    async def _write_dry_run(self, request: RestartRequest, decision: Decision) -> None:
-        self.attempts.outcomes[request.target, request.trigger, "dry_run"] += 1
-        managed, now_t = self._targets.managed.get(request.target), time.time()
-        hook = managed.settings.hook if managed is not None else ""
-        attempt = request.attempt(secrets.token_hex(8), "dry_run", hook, now_t)
-        await self._journal.write(replace(attempt, ended_t=now_t, text=decision.text))
+
+def _refused(check: str, text: str) -> Decision:
+    return Decision(guard.REFUSE, check, text)

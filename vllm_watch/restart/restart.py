@@ -85,7 +85,7 @@ class Restart:
         self.settings = managed.settings
         self.lock = lock
         self.hook_seconds = 0.0
-        self.stopping = False  # call no more hooks
+        self.stopping: str | None = None  # why no more hooks may be called
         self.idle = asyncio.Event()  # set while no hook runs
         self.idle.set()
         self._managed = managed
@@ -143,7 +143,7 @@ class Restart:
             self.idle.clear()
             against = against or await self._write_call()
             # Check again, because the write took time, and the machine may have been suspended.
-            against = against or self._stopping() or self._changed()
+            against = against or self.stopping or self._changed()
             if against is not None:
                 return await self._end("cancelled", against)
             results = await self._call_hooks()
@@ -159,9 +159,6 @@ class Restart:
         said = self._joined({name: _result_text(each) for name, each in results.items()})
         await self._move("verifying", said)
         return None
-
-    def _stopping(self) -> str | None:
-        return "vllm-watch is stopping" if self.stopping else None
 
     async def wait_for_hooks(self) -> None:
         with contextlib.suppress(TimeoutError):
@@ -290,7 +287,7 @@ class Restart:
         due: Sequence[_Planned] = self._planned
         for retry in range(RETRIES_MAX + 1):
             if retry:
-                against = await self._retry_refusal(due, results) or self._stopping()
+                against = await self._retry_refusal(due, results) or self.stopping
                 if against is not None:
                     for name in (each.target.name for each in due):
                         text = f"{results[name].text}; not called again: {against}"

@@ -26,7 +26,6 @@ from vllm_watch.clients.signed_post import NewSession
 from vllm_watch.restart.hooks.base import Tools
 from vllm_watch.restart.locks import record as records
 from vllm_watch.restart.locks.base import HOST, Held, boottime_s
-from vllm_watch.restart.locks.past import others, past
 from vllm_watch.restart.locks.record import (
     Change,
     Limits,
@@ -35,6 +34,8 @@ from vllm_watch.restart.locks.record import (
     Release,
     Sightings,
     Slot,
+    others,
+    past_of,
 )
 from vllm_watch.settings.restart import LockSettings
 from vllm_watch.state.attempt import Attempt
@@ -207,7 +208,12 @@ class Lock:
         try:
             held = await self._change(
                 lambda record, now: records.take(
-                    record, self._shared.sightings, self._limits, now, wanted, past(attempt, HOST)
+                    record,
+                    self._shared.sightings,
+                    self._limits,
+                    now,
+                    wanted,
+                    past_of(attempt, HOST),
                 ),
                 attempt_id,
             )
@@ -228,7 +234,7 @@ class Lock:
         mine = self._attempt_id
         if mine is None:
             return Held(held=False, text="it is not held")
-        stands = past(attempt, HOST)
+        stands = past_of(attempt, HOST)
         held = await self._change(lambda record, now: records.renew(record, mine, stands), mine)
         if held.held is False:
             self._until_s = 0.0
@@ -244,7 +250,7 @@ class Lock:
         mine = mine if ended is None else ended.id
         if mine is None:
             return
-        release = Release(mine, delay_seconds, used=used, ended=past(ended, HOST))
+        release = Release(mine, delay_seconds, used=used, ended=past_of(ended, HOST))
         given: bool | None = None
         try:
             held = await self._change(
