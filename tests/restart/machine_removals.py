@@ -65,7 +65,7 @@ REMOVALS: Mapping[str, tuple[Cut, ...]] = {
         Cut(RESTART, 'if self.lock is not None and not self.lock.still_ours():\n            return "the lock was lost while', 'if False:\n            return "the lock was lost while'),
     ),
     "a hook that had begun was cut off": (
-        Cut("restart/attempts.py", "await asyncio.gather(*(each.wait_for_hooks() for each in begun))", "pass"),
+        Cut("restart/attempts.py", "await asyncio.gather(*(happens(each.idle, each.hook_seconds) for each in begun))", "pass"),
     ),
     "another model came back": (Cut("restart/verify.py", "if all(models) and models[0] != models[1]:", "if False:"),),
     "what was called is written down as": (

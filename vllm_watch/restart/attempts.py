@@ -18,6 +18,7 @@ from vllm_watch.restart.restart import Restart
 from vllm_watch.restart.targets import ManagedTarget
 from vllm_watch.restart.verify import Before
 from vllm_watch.state.attempt import Attempt
+from vllm_watch.support.waiting import happens
 
 _log = structlog.get_logger()
 
@@ -59,7 +60,7 @@ class Attempts:
                 "hook_awaited", target=each.attempt.target, attempt=each.attempt.id,
                 seconds_max=each.hook_seconds, because="vllm-watch stops once it has ended",
             )  # fmt: skip
-        await asyncio.gather(*(each.wait_for_hooks() for each in begun))
+        await asyncio.gather(*(happens(each.idle, each.hook_seconds) for each in begun))
 
     @property
     def hook_seconds(self) -> float:

@@ -22,6 +22,7 @@ from vllm_watch.restart.guard import Decision
 from vllm_watch.restart.targets import ManagedTarget, Targets
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Entry, Journal
+from vllm_watch.support.waiting import happens
 
 _log = structlog.get_logger()
 
@@ -108,9 +109,7 @@ class Dispatcher:
                     await self._consider(pending)
                 except Exception:  # noqa: BLE001 - one request must not block the others
                     _log.exception("restart_not_decided", target=pending.request.target)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(ASK_SECONDS):
-                    await self._woken.wait()
+            await happens(self._woken, ASK_SECONDS)
             self._woken.clear()
 
     async def _resume_or_retry(self) -> None:

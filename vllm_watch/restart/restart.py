@@ -9,7 +9,6 @@ a gang are called together, because its ranks wait for each other at start.
 """
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -159,11 +158,6 @@ class Restart:
         said = self._joined({name: _result_text(each) for name, each in results.items()})
         await self._move("verifying", said)
         return None
-
-    async def wait_for_hooks(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.hook_seconds):
-                await self.idle.wait()
 
     async def give_up(self, text: str) -> Attempt:
         """End the attempt as uncertain if a hook was called, else as cancelled."""

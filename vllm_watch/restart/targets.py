@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from vllm_watch.board.board import Board, TargetEntry
+from vllm_watch.board.board import Board
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.incidents.verdicts import RestartNews
 from vllm_watch.restart.checks import clock
@@ -16,6 +16,7 @@ from vllm_watch.samples.target import Target
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.state.attempt import Attempt
+from vllm_watch.support.waiting import happens
 
 HEALTHY = frozenset(("idle", "serving", "prefilling", "overloaded"))
 """In these states an engine serves requests, though it may be at its limit."""
@@ -82,12 +83,7 @@ class Targets:
 
     async def next_scrape(self, name: str, timeout_seconds: float) -> bool:
         event = self._next_scrapes.setdefault(name, asyncio.Event())
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                await event.wait()
-        except TimeoutError:
-            return False
-        return True
+        return await happens(event, timeout_seconds)
 
     async def scraped_since(self, name: str, since_s: float) -> bool:
         """Wait for a scrape that began after `since_s` (monotonic). Return False if none comes in time."""
@@ -194,8 +190,9 @@ class Targets:
 
     def _engines(self, name: str) -> Peers:
         entry = self._board.targets.get(name)
-        signals = None if entry is None or not _is_fresh(entry) else entry.signals
-        if signals is None:
+        signals = None if entry is None else entry.signals
+        fresh_seconds = FRESH_SCRAPES * entry.interval_seconds if entry is not None else 0.0
+        if signals is None or time.time() - signals.t > max(FRESH_SECONDS_MIN, fresh_seconds):
             return Peers(healthy=0, total=1, unknown=1)
         states = [engine.state for engine in signals.engines.values()] or [signals.state]
         serves = signals.up and signals.health_status in (None, 200)
@@ -315,21 +312,11 @@ class Targets:
 
     async def changes(self, timeout_seconds: float) -> set[str]:
         """Return the names of changed targets; after the timeout, all names."""
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                await self._change.wait()
-        except TimeoutError:
+        if not await happens(self._change, timeout_seconds):
             return set(self.managed)
         self._change.clear()
         changed, self._changed = self._changed, set()
         return changed
-
-
-def _is_fresh(entry: TargetEntry) -> bool:
-    if entry.signals is None:
-        return False
-    age_s = time.time() - entry.signals.t
-    return age_s <= max(FRESH_SECONDS_MIN, FRESH_SCRAPES * entry.interval_seconds)
 
 
 def another(process: Process) -> str:

@@ -5,6 +5,7 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -20,6 +21,10 @@ from vllm_watch.support import plugins
 DONE, REFUSED, FAILED, UNCERTAIN = "done", "refused", "failed", "uncertain"
 """REFUSED and FAILED calls had no effect. Only FAILED calls are retried. UNCERTAIN calls may have
 restarted the server."""
+
+CONTAINER_START_SECONDS = 2.0
+"""A server may seem this much older than its container, because the two clocks are read at different
+moments, and the kubelet's times are whole seconds."""
 
 ENVIRONMENT_PREFIX = "VLLM_WATCH_"
 _FOLDER = "vllm_watch.restart.hooks"
@@ -137,3 +142,12 @@ def make(kind: str, settings: HookSettings, tools: Tools) -> Hook:
         known = ", ".join(kinds())
         raise WatchError(f"hooks.{kind}: this vllm-watch has no such kind", f"take one of {known}")
     return cast("Hook", module.Hook(settings, tools))
+
+
+def unix_t(moment: object) -> float | None:
+    """Return the Unix time of an ISO 8601 text; None if it is malformed or means never (year 1)."""
+    try:
+        found = datetime.fromisoformat(str(moment))
+    except ValueError:
+        return None
+    return found.timestamp() if found.tzinfo is not None and found.year > 1 else None

@@ -5,7 +5,6 @@ docs.podman.io, compat API.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,8 +18,6 @@ from vllm_watch.settings.hooks import DockerHook
 from vllm_watch.support import json_text
 from vllm_watch.support.redaction import excerpt
 
-START_TOLERANCE_SECONDS = 2.0
-"""A server may seem this much older than its container, because the two clocks are read at different moments."""
 ASK_SECONDS = 10.0
 _ANSWER_BYTES_MAX = 1 << 20  # an inspect response has about 10 KB
 _ERROR_BYTES_MAX = 2000
@@ -94,7 +91,7 @@ def _unfit(container: Container, call: base.HookCall) -> str | None:
     started = call.process_start_time
     if started is None or container.started_t is None:
         return None
-    if started < container.started_t - START_TOLERANCE_SECONDS:
+    if started < container.started_t - base.CONTAINER_START_SECONDS:
         return f"container {container.name} was started after the observed server: it is a different one"
     return None
 
@@ -194,14 +191,5 @@ def _container(document: Any) -> Container:
         name=str(document.get("Name", "")).lstrip("/"),
         status=str(state["Status"]),
         restart_policy=str((document["HostConfig"].get("RestartPolicy") or {}).get("Name") or "no"),
-        started_t=_unix(str(state.get("StartedAt", ""))),
+        started_t=base.unix_t(state.get("StartedAt")),
     )
-
-
-def _unix(text: str) -> float | None:
-    # Year 1 means never.
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment.timestamp() if moment.tzinfo is not None and moment.year > 1 else None

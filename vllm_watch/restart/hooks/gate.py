@@ -3,9 +3,6 @@
 Source: kubernetes.io, Configure Liveness, Readiness and Startup Probes.
 """
 
-import asyncio
-from contextlib import suppress
-
 import aiohttp
 
 from vllm_watch.board.restarts import Probes
@@ -15,6 +12,7 @@ from vllm_watch.restart.gates import ASKED_SECONDS, SAME_START_SECONDS, Gates
 from vllm_watch.restart.hooks import base
 from vllm_watch.settings.hooks import GateHook
 from vllm_watch.support import json_text
+from vllm_watch.support.waiting import happens
 
 _ASK_SECONDS = 5.0
 _ANSWER_BYTES_MAX = 10_000
@@ -62,10 +60,7 @@ class Hook(base.Hook):
     async def _kill(self, gates: Gates, target: str, started_t: float) -> base.HookResult:
         seconds = self._settings.timeout_seconds
         with gates.killing(target, started_t, seconds) as kill:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await kill.ended.wait()
-            if kill.ended.is_set():
+            if await happens(kill.ended, seconds):
                 text = "the probe failed, and the server has ended"
                 if not kill.answers:
                     text = "the server ended before its probe failed"

@@ -10,7 +10,6 @@ kubectl rollout restart; lws.sigs.k8s.io.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -312,9 +311,6 @@ CONTROLLERS = frozenset((
 ))  # fmt: skip
 """Owners that replace a pod regardless of how it ended. A failed Job replaces no pod."""
 
-START_TOLERANCE_SECONDS = 2.0
-"""A server may seem this much older than its container, because the kubelet's times are whole seconds."""
-
 ATTEMPT = "vllm-watch/restart-attempt"
 """This annotation of the pod template holds the attempt's id, so that a repeated patch changes nothing."""
 
@@ -383,9 +379,9 @@ def _another(
 ) -> str | None:
     if process_start_time is None:
         return None
-    began = [_unix(_running(each).get("startedAt")) for each in _serving(pod, url)]
+    began = [base.unix_t(_running(each).get("startedAt")) for each in _serving(pod, url)]
     known = [each for each in began if each is not None]
-    if not known or min(known) <= process_start_time + START_TOLERANCE_SECONDS:
+    if not known or min(known) <= process_start_time + base.CONTAINER_START_SECONDS:
         return None
     return f"{name} was started after the observed server: it is a different one"
 
@@ -403,13 +399,6 @@ def _serving(pod: Mapping[str, Any], url: str) -> list[Mapping[str, Any]]:
 
 def _running(container: Mapping[str, Any]) -> Mapping[str, Any]:
     return (container.get("state") or {}).get("running") or {}
-
-
-def _unix(text: Any) -> float | None:
-    try:
-        return datetime.fromisoformat(str(text)).timestamp()
-    except ValueError:
-        return None
 
 
 def not_started_again(pod: Mapping[str, Any]) -> str | None:
