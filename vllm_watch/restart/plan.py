@@ -60,7 +60,10 @@ class PlanPublisher:
             names = await self._targets.changes(SHOW_SECONDS)
             try:
                 await self.read_attempts()
-                self._show_state()
+                self._board.restarts = RestartState(
+                    paused=self._controls.pause(time.time()), journal_trouble=self._trouble,
+                    people=self.people,
+                )  # fmt: skip
                 for name in names:
                     managed = self._targets.managed.get(name)
                     if managed is not None:
@@ -79,12 +82,6 @@ class PlanPublisher:
         if trouble is not None and trouble != self._trouble:
             _log.error("restarts_blocked", because=trouble)
         self._trouble = trouble
-
-    def _show_state(self) -> None:
-        self._board.restarts = RestartState(
-            paused=self._controls.pause(time.time()), journal_trouble=self._trouble,
-            people=self.people,
-        )  # fmt: skip
 
     def _show(self, name: str, managed: ManagedTarget) -> None:
         dispatcher = self._dispatcher

@@ -10,7 +10,7 @@ a gang are called together, because its ranks wait for each other at start.
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -97,8 +97,11 @@ class Restart:
         self._names = attempt.names
         self._befores = verify.befores(attempt) or {}
         self._planned = [] if request is None else [*map(self._plan, self._names)]
-        self._startup_seconds = {
-            name: self._targets.startup_seconds(name) for name in attempt.names
+        self._following = {
+            name: verify.Verification(
+                before, managed.settings.verify, self._targets.startup_seconds(name)
+            )
+            for name, before in self._befores.items()
         }
         self._not_restarted = ""
 
@@ -325,24 +328,19 @@ class Restart:
         return {name: result}
 
     async def _verify(self, called_s: float) -> Attempt:
-        following = {
-            name: verify.Verification(before, self.settings.verify, self._startup_seconds[name])
-            for name, before in self._befores.items()
-        }
         seen: dict[str, verify.Progress] = {}
         began_s = time.monotonic()
         while True:
             asked_s = time.monotonic()
-            for name, scraped in (
-                await self._wait_for_scrapes(following.keys() - _finished(seen))
-            ).items():
+            left = [each for each in self._names if each not in seen or seen[each].outcome is None]
+            for name, scraped in (await self._wait_for_scrapes(left)).items():
                 signals, since_s = self._targets.signals(name), asked_s - called_s
                 if signals is None or not scraped:
                     # Without a scrape, do not count the time before this watcher started.
                     signals, since_s = signals or _UNSEEN, asked_s - began_s
                     signals = replace(signals, up=False)
                 kinds = self._targets.firing_kinds(name)
-                seen[name] = following[name].update(since_s, signals, kinds)
+                seen[name] = self._following[name].update(since_s, signals, kinds)
             text = self._joined({name: seen[name].text for name in self._befores})
             self.show(self._not_restarted + text)
             outcomes = {each.outcome for each in seen.values()}
@@ -351,8 +349,8 @@ class Restart:
                 payoff_ratio = seen[self.attempt.target].payoff_ratio
                 return await self._end(outcome, self._not_restarted + text, payoff_ratio)
 
-    async def _wait_for_scrapes(self, names: Iterable[str]) -> dict[str, bool]:
-        began_s, names = time.monotonic(), list(names)
+    async def _wait_for_scrapes(self, names: Sequence[str]) -> dict[str, bool]:
+        began_s = time.monotonic()
         waits = (self._targets.next_scrape(name, SCRAPE_WAIT_SECONDS) for name in names)
         scraped = dict(zip(names, await asyncio.gather(*waits), strict=True))
         if not all(scraped.values()) or any(self._targets.signals(name) is None for name in names):
@@ -382,10 +380,6 @@ class Restart:
 
 def _seconds_max(hook: Hook) -> float:
     return hook.timeout_seconds + HOOK_GRACE_SECONDS
-
-
-def _finished(seen: Mapping[str, verify.Progress]) -> set[str]:
-    return {name for name, each in seen.items() if each.outcome is not None}
 
 
 def _result_text(result: HookResult) -> str:

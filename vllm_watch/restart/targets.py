@@ -288,7 +288,9 @@ class Targets:
         if managed is not None:
             managed.restarting = attempt is None
         if attempt is not None:
-            self._set_restart_news(name, RestartNews(missing=_missing(attempt)))
+            text = f"vllm-watch restarted it {clock(attempt.acted_t)}, and it did not come back"
+            missing = text if attempt.state == "did_not_help" else None
+            self._set_restart_news(name, RestartNews(missing=missing))
 
     def acting(self, name: str, *, on: bool) -> None:
         """While `on`, detectors expect that the server does not answer."""
@@ -323,9 +325,3 @@ def another(process: Process) -> str:
     """Return the reason "another process serves"."""
     since = "" if process.start_time is None else f" since {clock(process.start_time)}"
     return f"another process {'serves' if process.up else 'ran'}{since}"
-
-
-def _missing(attempt: Attempt) -> str | None:
-    if attempt.state != "did_not_help":
-        return None
-    return f"vllm-watch restarted it {clock(attempt.acted_t)}, and it did not come back"

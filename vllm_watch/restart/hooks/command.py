@@ -21,7 +21,8 @@ class Hook(base.Hook):
         wrong = _cannot_run(self._settings.argv[0], self._tools.environ)
         if wrong is not None or self._settings.relaunches:
             return wrong
-        return await supervisor.refusal(self._tools, call)
+        found = await supervisor.finding(self._tools, call)
+        return None if found.ok else found.text
 
     async def act(self, call: base.HookCall) -> base.HookResult:
         settings = self._settings

@@ -8,9 +8,10 @@ kubectl rollout restart; lws.sigs.k8s.io.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, in_cluster, part
@@ -26,8 +27,6 @@ WAIT_SECONDS = 10.0
 
 TRIES_MAX = 4
 """A patch is tried at most this many times. A try fails with a conflict if the object changes meanwhile."""
-
-_T = TypeVar("_T")
 
 _REMEDY = "check with kubectl get pod -o yaml; see docs/hooks/kubernetes.md"
 _DRY_RUN = {"dryRun": "All"}
@@ -145,27 +144,30 @@ class _Target:
         answer = await self.api.get(f"/api/v1/namespaces/{self.namespace}/pods/{call.pod}")
         pod = _found(answer, f"pod {call.pod} in namespace {self.namespace}")
 
-        _judged(pod, lambda: (uid(pod), pod["metadata"]["namespace"]))
-        wrong = _judged(pod, pod_unfit, pod, call.url, call.process_start_time)
-        if wrong is not None:
-            raise HookError(wrong, _REMEDY)
-        wrong = _judged(pod, not_started_again, pod) if alone else None
-        if wrong is not None:
-            raise HookError(wrong, "run it as a Deployment or StatefulSet")
+        with _understood(pod):
+            _eviction_path(pod)  # this and the uid must be there
+            uid(pod)
+            wrong = pod_unfit(pod, call.url, call.process_start_time)
+            if wrong is not None:
+                raise HookError(wrong, _REMEDY)
+            wrong = not_started_again(pod) if alone else None
+            if wrong is not None:
+                raise HookError(wrong, "run it as a Deployment or StatefulSet")
         return pod
 
     async def rollout(self) -> dict[str, Any] | None:
         name, kind = self.settings.workload, kind_of(self.settings.workload)
         found = _found(await self.api.get(self.workload_path), name)
-        patch = _judged(found, rollout, kind, found, self.call.attempt_id)
-        if patch is None:
-            return None
-        wrong = _judged(found, workload_unfit, kind, found)
-        if wrong is not None:
-            raise HookError(wrong, "wait for it, or fix the workload")
-        if self.call.pod and not _judged(found, belongs, kind, found, await self.pod()):
-            cause = f"pod {self.call.pod} does not belong to {name}"
-            raise HookError(cause, "name the workload of the target's pod")
+        with _understood(found):
+            patch = rollout(kind, found, self.call.attempt_id)
+            if patch is None:
+                return None
+            wrong = workload_unfit(kind, found)
+            if wrong is not None:
+                raise HookError(wrong, "wait for it, or fix the workload")
+            if self.call.pod and not belongs(kind, found, await self.pod()):
+                cause = f"pod {self.call.pod} does not belong to {name}"
+                raise HookError(cause, "name the workload of the target's pod")
         return patch
 
     @property
@@ -237,8 +239,8 @@ class _Act(_Target):
         if not answer.ok:
             return answer.status == _GONE
         found = answer.document
-        ending = _judged(found, lambda: found["metadata"].get("deletionTimestamp"))
-        return bool(ending) or _judged(found, uid, found) != uid(pod)
+        with _understood(found):
+            return bool(found["metadata"].get("deletionTimestamp")) or uid(found) != uid(pod)
 
     async def _roll_out(self) -> base.HookResult | None:
         answer = Answer(_CONFLICT, {})
@@ -263,9 +265,9 @@ class _Act(_Target):
                 answer = Answer(_SERVER_ERRORS, {})  # the eviction was already accepted: poll again
             if answer.status == _GONE:
                 return
-            found = answer.document
-            if answer.ok and _judged(found, uid, found) != uid(pod):
-                return
+            with _understood(answer.document):
+                if answer.ok and uid(answer.document) != uid(pod):
+                    return
             await asyncio.sleep(POLL_SECONDS)
 
 
@@ -291,10 +293,11 @@ def _judge(answer: Answer, what: str) -> base.HookResult:
     return base.HookResult(outcome, text)
 
 
-def _judged(document: Mapping[str, Any], judge: Callable[..., _T], *arguments: object) -> _T:
-    """Return the result of `judge`. Raises HookError if the object is malformed."""
+@contextmanager
+def _understood(document: Mapping[str, Any]) -> Iterator[None]:
+    """Raises HookError if the object is malformed."""
     try:
-        return judge(*arguments)
+        yield
     except (KeyError, TypeError, AttributeError, ValueError):
         name = document.get("kind", "object")
         raise HookError(f"the API server's {name} cannot be understood", _REMEDY) from None

@@ -115,7 +115,8 @@ def _listens(
     only_ours: bool,
 ) -> bool | None:
     try:
-        wanted = _listening_sockets(procfs, pid, port)
+        listening = sockets.listening(procfs / str(pid) / "net")
+        wanted = {each.inode for each in listening if each.port == port}
         if not wanted or (only_ours and not _same_network(procfs, pid)):
             return False
         if not any(_is_local(addresses, procfs, each) for each in (pid, None)):
@@ -132,18 +133,14 @@ def _observed(call: base.HookCall, found: list[ProcessFacts]) -> ProcessFacts:
         same = [facts for facts in found if started_at(facts, expected)]
         if not same:
             pids = ", ".join(str(facts.pid) for facts in found)
-            cause = f"the start time of process {pid_word(pids)} is not that of the observed server"
+            which = pids if len(found) == 1 else f"(one of {pids})"
+            cause = f"the start time of process {which} is not that of the observed server"
             raise HookError(cause, "wait for the next scrape; it may have been restarted already")
         found = same
     if len(found) > 1:
         pids = ", ".join(str(facts.pid) for facts in found)
         raise HookError(f"several servers were found on its port: {pids}", "stop the other one")
     return found[0]
-
-
-def pid_word(pids: str) -> str:
-    """Return the PIDs as part of a sentence."""
-    return pids if "," not in pids else f"(one of {pids})"
 
 
 def started_at(facts: ProcessFacts, expected: float) -> bool:
@@ -179,12 +176,6 @@ async def _addresses(host: str) -> frozenset[str]:
         cause = f"{host} cannot be resolved, so it is unknown whether it is this host"
         raise HookError(cause, "give the target's URL by its address") from None
     return frozenset(str(address[4][0]).partition("%")[0] for address in found)
-
-
-def _listening_sockets(procfs: Path, pid: int, port: int) -> set[int]:
-    return {
-        each.inode for each in sockets.listening(procfs / str(pid) / "net") if each.port == port
-    }
 
 
 def _same_network(procfs: Path, pid: int) -> bool:
