@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base
 from vllm_watch.sources import sockets
+from vllm_watch.sources.engine_processes import descendants
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 from vllm_watch.sources.sockets import NET, is_here
 
@@ -32,9 +33,6 @@ class Server:
 
     facts: ProcessFacts
     all: dict[int, ProcessFacts]
-
-    def descendants(self) -> list[ProcessFacts]:
-        return _descendants(self.facts.pid, self.all)
 
 
 async def find(tools: base.Tools, call: base.HookCall) -> Server:
@@ -121,7 +119,7 @@ def _listens(
             return False
         if not any(_is_local(addresses, procfs, each) for each in (pid, None)):
             return False
-        family = [pid, *(each.pid for each in _descendants(pid, all_))]
+        family = [pid, *(each.pid for each in descendants(pid, all_))]
         return any(wanted & sockets.held(procfs, each) for each in family)
     except PermissionError:
         return None
@@ -149,18 +147,6 @@ def started_at(facts: ProcessFacts, expected: float) -> bool:
         facts.create_time is not None
         and abs(facts.create_time - expected) <= START_TOLERANCE_SECONDS
     )
-
-
-def _descendants(pid: int, all_: dict[int, ProcessFacts]) -> list[ProcessFacts]:
-    found: list[ProcessFacts] = []
-    parents = {pid}
-    while parents:
-        born = [
-            facts for facts in all_.values() if facts.ppid in parents and facts.pid not in parents
-        ]
-        parents = {facts.pid for facts in born} - {facts.pid for facts in found}
-        found += [facts for facts in born if facts.pid in parents]
-    return found
 
 
 async def _addresses(host: str) -> frozenset[str]:

@@ -12,6 +12,7 @@ from vllm_watch.errors import Finding, HookError
 from vllm_watch.restart.hooks import base, child, server_process
 from vllm_watch.settings.hooks import PORT, SystemdHook
 from vllm_watch.sources import gpu_pids
+from vllm_watch.sources.engine_processes import descendants
 
 ASK_SECONDS = 10.0  # D-Bus may hang
 _PROPERTIES = (
@@ -121,8 +122,8 @@ class Hook(base.Hook):
         main = all_.get(unit.main_pid)
         if main is None:
             return None
-        server = server_process.Server(facts=main, all=all_)
-        if any(server_process.started_at(each, started) for each in [main, *server.descendants()]):
+        tree = [main, *descendants(main.pid, all_)]
+        if any(server_process.started_at(each, started) for each in tree):
             return None
         return f"no process of {unit.name} has the start time of the observed server: it is a different one"
 
