@@ -78,7 +78,7 @@ class Decider:
             if decision.verdict != guard.ASK:
                 return replace(decision, befores={request.target: before, **befores})
             if decision.check == "hook":
-                call = request.hook_call(managed.target, attempt_id, before)
+                call = HookCall.of(request, managed.target, attempt_id, before)
                 hook = await self._ask_hook(managed.settings.hook, call)
             elif decision.check == "blockers":
                 blockers = await self.backends.ask_blockers(managed.settings.blockers)

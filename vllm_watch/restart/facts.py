@@ -8,9 +8,7 @@ from dataclasses import dataclass
 
 from vllm_watch.board.restarts import Paused
 from vllm_watch.incidents.incident import Incident
-from vllm_watch.restart.hooks.base import HookCall
 from vllm_watch.restart.verify import Before, Process
-from vllm_watch.samples.target import Target
 from vllm_watch.state.attempt import Attempt
 
 TRIGGERS = ("incident", "schedule", "manual", "alertmanager")
@@ -56,15 +54,6 @@ class RestartRequest:
             hook=hook, reason=self.reason, actor=self.person or self.actor, state=state,
             began_t=t, incident_id=self.incident_id, address=address,
             before=kept.pop(self.target, None), gang=kept or None,
-        )  # fmt: skip
-
-    def hook_call(self, target: Target, attempt_id: str, before: Before) -> HookCall:
-        return HookCall(
-            attempt_id=attempt_id, target=target.name, url=target.url, group=target.group,
-            trigger=self.trigger, reason=self.reason, engine=self.engine,
-            incident_id=self.incident_id, kind=self.kind, cause=self.cause,
-            namespace=target.namespace or None, pod=target.pod or None, node=target.node or None,
-            process_start_time=before.process.start_time,
         )  # fmt: skip
 
 

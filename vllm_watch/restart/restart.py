@@ -112,7 +112,7 @@ class Restart:
         assert hook is not None  # noqa: S101 - it just agreed
         # Each gang member gets its own id, because a receiver may accept each id only once.
         own_id = attempt_id if name == self.attempt.target else f"{attempt_id}-{name}"
-        call = self._request.hook_call(managed.target, own_id, self._befores[name])
+        call = HookCall.of(self._request, managed.target, own_id, self._befores[name])
         return _Planned(managed.target, call, hook)
 
     async def run(self) -> Attempt:
@@ -230,7 +230,7 @@ class Restart:
         return None if decision.verdict == guard.ACT else f"{decision.check}: {decision.text}"
 
     def _changed(self) -> str | None:
-        """Return what has changed since the decision, or None."""
+        """Return why the decision no longer holds, or None."""
         against = self._asked_otherwise()
         if against is not None:
             return against
@@ -246,7 +246,7 @@ class Restart:
         return None
 
     def _asked_otherwise(self) -> str | None:
-        """Return what a reload or the requester has changed since the decision, or None."""
+        """Return why the request or the configuration is not that of the decision, or None."""
         if self._pending is not None and self._pending.withdrawn:
             return "the request was withdrawn"
         if {self._names[0], *self._targets.gang(self._names[0])} != set(self._names):

@@ -14,7 +14,10 @@ import aiohttp
 
 from vllm_watch.clients.signed_post import new_session
 from vllm_watch.errors import Finding, WatchError
+from vllm_watch.restart.facts import RestartRequest
 from vllm_watch.restart.gates import Gates
+from vllm_watch.restart.verify import Before
+from vllm_watch.samples.target import Target
 from vllm_watch.settings.hooks import HookSettings
 from vllm_watch.support import plugins
 
@@ -65,6 +68,18 @@ class HookCall:
     pod: str | None = None
     node: str | None = None
     process_start_time: float | None = None  # Unix seconds
+
+    @classmethod
+    def of(
+        cls, request: RestartRequest, target: Target, attempt_id: str, before: Before
+    ) -> "HookCall":
+        return cls(
+            attempt_id=attempt_id, target=target.name, url=target.url, group=target.group,
+            trigger=request.trigger, reason=request.reason, engine=request.engine,
+            incident_id=request.incident_id, kind=request.kind, cause=request.cause,
+            namespace=target.namespace or None, pod=target.pod or None, node=target.node or None,
+            process_start_time=before.process.start_time,
+        )  # fmt: skip
 
     def payload(self) -> dict[str, str | float | None]:
         told = {field.name: getattr(self, field.name) for field in fields(self)}
