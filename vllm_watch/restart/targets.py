@@ -173,16 +173,12 @@ class Targets:
 
     def peers(self, name: str) -> Peers | None:
         """Return the group's health without the engines that go down with the target."""
-        own = self.managed.get(name)
-        if own is None:
+        group, gang = self.group(name), self.gang(name)
+        if not group:
             return None
-        engine, gang = self.same_engine(name), self.gang(name)
-
         healthy, unknown, total = 0, 0, 1 if gang else max(1, self._engines(name).healthy)
-        for other, managed in self.managed.items():
-            if other in engine or other in gang or managed.target.group != own.target.group:
-                continue
-            engines = self._engines(other)
+        for other in group - self.same_engine(name) - set(gang):
+            managed, engines = self.managed[other], self._engines(other)
             healthy += 0 if managed.restarting or managed.draining else engines.healthy
             total += engines.total
             unknown += engines.unknown
@@ -204,17 +200,10 @@ class Targets:
 
     def startup_seconds(self, name: str) -> float | None:
         """Return how long the longest recent start of the target took. If this is unknown, use the starts of the target's group."""
-        own, signals = self.managed.get(name), self.signals(name)
-        if own is None:
-            return None
-        if signals is not None and signals.startup_seconds is not None:
+        group, signals = self.group(name), self.signals(name)
+        if group and signals is not None and signals.startup_seconds is not None:
             return signals.startup_seconds
-        group = (
-            self.signals(other)
-            for other, each in self.managed.items()
-            if each.target.group == own.target.group
-        )
-        seen = (signals.startup_seconds for signals in group if signals is not None)
+        seen = (signals.startup_seconds for signals in map(self.signals, group) if signals)
         return max((seconds for seconds in seen if seconds is not None), default=None)
 
     def start_failure(self, name: str) -> str | None:
@@ -230,18 +219,18 @@ class Targets:
         )
         return next(loops, None)
 
-    def gang(self, name: str) -> tuple[str, ...]:
+    def group(self, name: str) -> frozenset[str]:
+        """Return the targets of the target's group; empty if the target is not watched."""
         own = self.managed.get(name)
-        if own is None or not own.target.gang:
-            return ()
-        gang = own.target.gang
-        return tuple(
-            sorted(
-                each
-                for each, managed in self.managed.items()
-                if managed.target.gang == gang and each != name
-            )
-        )
+        group = None if own is None else own.target.group
+        return frozenset(each for each, it in self.managed.items() if it.target.group == group)
+
+    def gang(self, name: str) -> tuple[str, ...]:
+        """Return the other members of the target's gang."""
+        own = self.managed.get(name)
+        gang = "" if own is None else own.target.gang
+        alike = {each for each, it in self.managed.items() if gang and it.target.gang == gang}
+        return tuple(sorted(alike - {name}))
 
     def same_engine(self, name: str) -> frozenset[str]:
         """Return the targets that share the address, the pod and port, or the PID."""
@@ -266,11 +255,7 @@ class Targets:
         own, engine = self.managed.get(name), self.same_engine(name)
         if own is None:
             return ()
-        group = own.target.group
-        members = engine.union(
-            self.gang(name),
-            (other for other, managed in self.managed.items() if managed.target.group == group),
-        )
+        group, members = own.target.group, engine.union(self.gang(name), self.group(name))
         addresses = {self.managed[each].target.address for each in members if each in self.managed}
         return tuple(
             replace(each, target=name)
