@@ -13,7 +13,7 @@ from vllm_watch.incidents.incident import Incident
 from vllm_watch.restart import guard
 from vllm_watch.restart.facts import Answer, Facts, RestartRequest
 from vllm_watch.restart.locks import lease, record
-from vllm_watch.restart.locks.record import Change, Limits, Now, Record, Slot
+from vllm_watch.restart.locks.record import Change, Limits, Now, Record, Release, Slot
 from vllm_watch.settings.restart import LockSettings, RestartSettings
 from vllm_watch.state.attempt import Attempt
 
@@ -167,7 +167,7 @@ class Fleet:
             watcher.sightings.see(found, now.monotonic_s)
             kept = found
             for attempt_id, used in watcher.left.items():
-                freed = record.give_back(kept, attempt_id, now, rest_seconds=0, used=used)
+                freed = record.give_back(kept, now, Release(attempt_id, used=used))
                 kept = freed.record if kept.of(attempt_id) and freed.record else kept
             change = what(kept, now)
             sent_s = now.monotonic_s
@@ -351,9 +351,7 @@ class Fleet:
         try:
             yield from self._change(
                 watcher,
-                lambda kept, now: record.give_back(
-                    kept, attempt_id, now, rest_seconds=0, used=used
-                ),
+                lambda kept, now: record.give_back(kept, now, Release(attempt_id, used=used)),
             )
         except LostError:
             watcher.left[attempt_id] = used

@@ -23,7 +23,7 @@ from benchmarks.soak.site import Site
 from benchmarks.soak.truth import Truth
 from benchmarks.soak.virtual_time import Clock, Loop, virtual
 from benchmarks.soak.watcher import BUDGETS, GROUPS, Watcher, joined, settings
-from vllm_watch.restart.facts import Pause
+from vllm_watch.board.restarts import Paused
 from vllm_watch.signals.life import AWAY_SECONDS_MAX
 from vllm_watch.signals.loading import START_SECONDS
 from vllm_watch.state.attempt import ENDED_STATES
@@ -225,7 +225,9 @@ class Soak:
         """A person pauses all restarts for a while."""
         controls = self.watcher.restarts._controls
         until_t = self.clock.unix() + self.rng.uniform(10 * MINUTE, 60 * MINUTE)
-        await controls.set_pause(Pause(actor="ana", reason="soak", until_t=until_t))
+        await controls.set_pause(
+            Paused(actor="ana", reason="soak", until_timestamp_seconds=until_t)
+        )
         self.site.paused_until_t = until_t
 
     async def _resume(self) -> None:

@@ -9,7 +9,7 @@ from vllm_watch.cli import demo
 from vllm_watch.cli.helpers import connection
 from vllm_watch.config import Config
 from vllm_watch.daemon import STOP_SECONDS
-from vllm_watch.restart.hooks.command import ENDING_SECONDS
+from vllm_watch.restart.hooks.command import Hook as CommandHook
 from vllm_watch.settings import hooks
 from vllm_watch.settings.restart import HOOK_GRACE_SECONDS
 from vllm_watch.settings.target import KubernetesDiscovery
@@ -45,7 +45,9 @@ def test_the_longest_hook_by_default_may_end(file: str) -> None:
     found = re.search(GRANTED[file], (ROOT / "deploy" / file).read_text(), re.MULTILINE)
     assert found is not None
     longest = max(kind.model_fields["timeout_seconds"].default for kind in KINDS)
-    assert float(found[1]) >= longest + ENDING_SECONDS + HOOK_GRACE_SECONDS + STOP_SECONDS
+    assert (
+        float(found[1]) >= longest + CommandHook.ENDING_SECONDS + HOOK_GRACE_SECONDS + STOP_SECONDS
+    )
 
 
 def test_systemd_asks_only_the_watcher_to_end() -> None:

@@ -179,7 +179,7 @@ PROCESS = {
     ),
     "SIGKILL": Removal(
         "the write before the word: a hook is called before the disk knows of it",
-        (Cut("restart/restart.py", "await self._move(called, \"calling\", \"the hook is called\")", "self.attempt = replace(called, state=\"calling\")"),),
+        (Cut("restart/restart.py", "await self._ledger.write(called)", "pass"),),
     ),
     "storms of SIGHUP": Removal(
         "the signals that one waiting reload answers: each has its own",

@@ -28,7 +28,7 @@ from vllm_watch.discovery.files import FileTargets
 from vllm_watch.errors import ConfigError, WatchError
 from vllm_watch.export import otlp_exporter, web_config
 from vllm_watch.notify import apprise
-from vllm_watch.restart import blockers
+from vllm_watch.restart import backends
 from vllm_watch.restart.hooks import base, docker, kubernetes
 from vllm_watch.restart.locks import file as file_lock
 from vllm_watch.restart.locks import lease
@@ -285,7 +285,7 @@ def services() -> Iterator[object]:
 
         async def all_of_it() -> None:
             async with signed_post.new_session() as session:
-                for each in await blockers.ask(settings, session):
+                for each in await backends.ask(settings, session):
                     assert each.allows in (True, False, None)
             async with aiohttp.ClientSession() as session:
                 stored = History(one.url, session, {})

@@ -7,6 +7,7 @@ MODULES = (
     "restart/checks.py",
     "restart/gates.py",
     "restart/attempts.py",
+    "restart/ledger.py",
     "restart/dispatcher.py",
     "restart/verify.py",
     "restart/locks/file.py",

@@ -9,7 +9,8 @@ from typing import Any
 
 from tests.restart.world import REQUEST, SETTINGS, Backends, Server, World, command
 from vllm_watch.restart.controls import Controls
-from vllm_watch.restart.dispatcher import Dispatcher, PendingRequest
+from vllm_watch.restart.decider import PendingRequest
+from vllm_watch.restart.dispatcher import Dispatcher
 from vllm_watch.restart.facts import Answer, RestartRequest
 from vllm_watch.restart.guard import Decision
 from vllm_watch.restart.hooks.base import HookCall, HookResult
@@ -167,8 +168,8 @@ class Story:
 
     async def over(self) -> Attempt:
         """Wait for the attempt to end."""
-        await self.until(lambda: self.dispatcher.attempts.busy("chat-0") is None)
-        last = self.dispatcher.attempts.last("chat-0")
+        await self.until(lambda: self.dispatcher.attempts.ledger.busy.get("chat-0") is None)
+        last = self.dispatcher.attempts.ledger.last("chat-0")
         assert last is not None
         return last[0]
 

@@ -20,18 +20,18 @@ PEERS = "breaker, start_failure, new_version, protection, peers,"
 
 REMOVALS: Mapping[str, tuple[Cut, ...]] = {
     "two calls for one intent": (
-        Cut(RESTART, "due = [each for each in due if results[each[0].target].outcome == FAILED]", "pass"),
+        Cut(RESTART, "due = [each for each in due if results[each.target.name].outcome == FAILED]", "pass"),
     ),
     "called without a `calling` on the disk": (
-        Cut(RESTART, 'await self._move(called, "calling", "the hook is called")', 'self.attempt = replace(called, state="calling")'),
+        Cut(RESTART, "await self._ledger.write(called)", "pass"),
     ),
     "called on process": (
         Cut("restart/targets.py", "        if not same:\n            return another(now)\n", ""),
         Cut("restart/decider.py", "replaced=self._replaced(request),", "replaced=None,"),
     ),
-    "which is not configured (any more)": (Cut(DISPATCHER, "if now.target != target:", "if False:"),),
+    "which is not configured (any more)": (Cut(RESTART, "if now.target != target:", "if False:"),),
     "called with the program of an older configuration": (
-        Cut(DISPATCHER, "if self._backends.hook(now.settings.hook) is not hook:", "if False:"),
+        Cut(RESTART, "if self._decider.backends.hook(now.settings.hook) is not planned.hook:", "if False:"),
     ),
     "that the last scrape did not find": (
         Cut(CHECKS, "if not incident.firing:", "if False:"),
@@ -54,22 +54,22 @@ REMOVALS: Mapping[str, tuple[Cut, ...]] = {
     # The condition of a schedule is checked twice: when it falls due, and by the guard.
     "a schedule called a process of": (
         Cut("restart/restarts.py", "against = condition(schedule, self.targets.signals(name))", "against = None"),
-        Cut("restart/decider.py", "condition=self._condition(request, managed.settings),", "condition=None,"),
+        Cut("restart/decider.py", "condition=self._condition(request, managed),", "condition=None,"),
     ),
     "restarts in an hour": (Cut(CHECKS, "under_way, cooldown, budget,", "under_way, cooldown,"),),
     "after the last restart": (Cut(CHECKS, "under_way, cooldown, budget,", "under_way, budget,"),),
     "in the group would be left healthy": (Cut(CHECKS, PEERS, PEERS.removesuffix(" peers,")),),
     "the lock": (
         Cut(CHECKS, "(hook, blockers, gang, lock)", "(hook, blockers, gang)"),
-        Cut(DISPATCHER, "if held.held is not True or not lock.still_ours():", "if False:"),
-        Cut(RESTART, 'if lock is not None and not lock.still_ours():\n            return "the lock was lost while', 'if False:\n            return "the lock was lost while'),
+        Cut(RESTART, "if held.held is not True or not self.lock.still_ours():", "if False:"),
+        Cut(RESTART, 'if self.lock is not None and not self.lock.still_ours():\n            return "the lock was lost while', 'if False:\n            return "the lock was lost while'),
     ),
     "a hook that had begun was cut off": (
-        Cut("restart/attempts.py", "await asyncio.gather(*(each.wait_for_hooks() for each in begun))", "pass"),
+        Cut("restart/attempts.py", "await asyncio.gather(*(happens(each.idle, each.hook_seconds) for each in begun))", "pass"),
     ),
     "another model came back": (Cut("restart/verify.py", "if all(models) and models[0] != models[1]:", "if False:"),),
     "what was called is written down as": (
-        Cut("restart/attempts.py", "            attempt = await self._set_uncertain(attempt, text)\n        if last and", '            attempt = replace(attempt, state="cancelled")\n            await self._put(attempt)\n        if last and'),
+        Cut("restart/attempts.py", '            attempt = await self._put(attempt, "uncertain", text)\n        if last and', '            attempt = await self._put(attempt, "cancelled", text)\n        if last and'),
     ),
     "and nobody restarts it": (
         Cut(DISPATCHER, "pending.attempt_id, pending.after_s = None, time.monotonic() + AGAIN_SECONDS", "pass"),

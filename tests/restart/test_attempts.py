@@ -26,23 +26,14 @@ from vllm_watch.errors import JournalError
 from vllm_watch.restart import attempts as attempts_module
 from vllm_watch.restart import verify
 from vllm_watch.restart.attempts import Attempts
-from vllm_watch.restart.hooks.base import HookCall
+from vllm_watch.restart.controls import Controls
+from vllm_watch.restart.decider import Decider
 from vllm_watch.restart.locks.base import Held, Lock
 from vllm_watch.restart.locks.file import Lock as FileLock
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal
 
 pytestmark = pytest.mark.usefixtures("quick")
-
-
-CALL = HookCall(
-    attempt_id="", target=TARGET.name, url=TARGET.url, group=TARGET.group, trigger="incident",
-    reason=REQUEST.reason,
-)  # fmt: skip
-
-
-async def _agrees():
-    return None
 
 
 def no_lock():
@@ -64,24 +55,26 @@ class Run:
         self.attempts = self.new_attempts()
 
     def new_attempts(self):
-        backends = Backends(lambda: None, self.lock)
-        world = self.world
-        return Attempts(world.targets, self.journal, backends, world.evidence, self.over.append)
+        backends = Backends(lambda: command(self.server, self.script), self.lock)
+        controls, world = Controls(self.journal, "1"), self.world
+        decider = Decider(world.targets, self.journal, controls, backends)
+        return Attempts(decider, world.evidence, self.over.append)
 
     async def begin(self, attempt_id="a1", lock=None):
-        hook = command(self.server, self.script)
-        befores = {TARGET.name: self.world.targets.before(TARGET.name)}
-        attempt = REQUEST.attempt(attempt_id, "intent", "script", time.time(), "", befores)
-        call = replace(CALL, attempt_id=attempt_id)
-        await self.attempts.begin(attempt, [(call, hook)], self.world.settings, lock, _agrees)
+        """Begin without asking the guard, which is asked once more before the call."""
+        self.attempts.ledger.resumed = True
+        targets = self.world.targets
+        befores = {TARGET.name: targets.before(TARGET.name)}
+        managed = targets.managed[TARGET.name]
+        await self.attempts.begin(REQUEST, managed, attempt_id, lock, befores)
 
     async def ended(self):
         """Wait for the target's attempt to be over."""
         async with asyncio.timeout(20):
-            while self.attempts.busy("chat-0") is not None:
+            while self.attempts.ledger.busy.get("chat-0") is not None:
                 self.world.change.clear()
                 await self.world.change.wait()
-        last = self.attempts.last("chat-0")
+        last = self.attempts.ledger.last("chat-0")
         assert last is not None
         return last[0]
 
@@ -103,10 +96,10 @@ async def run(server):
 
 
 async def test_one_at_a_time(run):
-    assert run.attempts.busy("chat-0") is None
+    assert run.attempts.ledger.busy.get("chat-0") is None
     await run.begin("a1")
     assert await run.on_disk() == {"a1": "intent"}
-    assert run.attempts.busy("chat-0") == "a1"
+    assert run.attempts.ledger.busy.get("chat-0") == "a1"
     with pytest.raises(RuntimeError, match="not ended"):
         await run.begin("a2")
     assert (await run.ended()).state == "helped"
@@ -124,8 +117,8 @@ async def test_intent_that_cannot_be_written_begins_nothing(run):
     run.server.folder = away
     with pytest.raises(JournalError) as failed:
         await run.begin("a1")
-    assert run.attempts.busy("chat-0") is None
-    last = run.attempts.last("chat-0")
+    assert run.attempts.ledger.busy.get("chat-0") is None
+    last = run.attempts.ledger.last("chat-0")
     assert last is not None
     assert (last[0].state, last[1]) == ("cancelled", failed.value.cause)
     away.rename(folder)
@@ -257,7 +250,7 @@ async def test_what_passed_while_nobody_watched_is_not_held_against_it(run):
     run.world.seen = False
     await run.attempts.resume()
     await asyncio.sleep(0.1)
-    assert run.attempts.busy("chat-0") == "a1"
+    assert run.attempts.ledger.busy.get("chat-0") == "a1"
     run.world.seen = True
     assert (await run.ended()).state == "helped"
 
@@ -267,8 +260,8 @@ async def test_old_uncertainty_is_left(run):
     before = verify.before(run.server.signals(), ("engine_stalled",))
     await run.journal.write(left("uncertain", before, called_t=time.time() - 86_460.0))
     await run.attempts.resume()
-    assert run.attempts.busy("chat-0") is None
-    last = run.attempts.last("chat-0")
+    assert run.attempts.ledger.busy.get("chat-0") is None
+    last = run.attempts.ledger.last("chat-0")
     assert last is not None
     assert last[0].state == "uncertain"
 
@@ -298,12 +291,15 @@ async def test_a_gang_is_verified_when_each_of_its_ranks_is_found(server):
     run = Run(server)
     await run.journal.write(left("verifying", before, gang={MATE: before.to_json()}))
     await run.attempts.resume()
-    assert run.attempts.busy("chat-0") is None
+    assert run.attempts.ledger.busy.get("chat-0") is None
     run.world.watch(replace(TARGET, name=MATE))
     await run.attempts.retry()
-    assert (run.attempts.busy("chat-0"), run.attempts.busy(MATE)) == ("a1", "a1")
+    assert (run.attempts.ledger.busy.get("chat-0"), run.attempts.ledger.busy.get(MATE)) == (
+        "a1",
+        "a1",
+    )
     assert (await run.ended()).state == "helped"
-    assert (run.attempts.busy(MATE), await run.on_disk()) == (None, {"a1": "helped"})
+    assert (run.attempts.ledger.busy.get(MATE), await run.on_disk()) == (None, {"a1": "helped"})
     await run.close()
 
 
@@ -360,10 +356,10 @@ async def test_what_the_disk_would_not_take_is_known_and_written_later(run, tmp_
     (folder / "away").rename(state)
     kept = await run.journal.attempts()
     assert [each.state for each in kept] == ["calling"]
-    assert [each.state for each in run.attempts.newest(kept)] == ["helped"]
+    assert [each.state for each in run.attempts.ledger.newest(kept)] == ["helped"]
     await run.attempts.retry()
     assert await run.on_disk() == {"a1": "helped"}
-    assert run.attempts.newest([replace(ended, id="other")])[0].id == "other"
+    assert run.attempts.ledger.newest([replace(ended, id="other")])[0].id == "other"
 
 
 AHEAD: dict[str, tuple[Attempt, bool]] = {
@@ -378,7 +374,7 @@ AHEAD: dict[str, tuple[Attempt, bool]] = {
 @pytest.mark.parametrize(("attempt", "set_right"), AHEAD.values(), ids=AHEAD)
 async def test_what_ended_in_the_future_is_set_right(run, attempt, set_right):
     """By more than two clocks differ; what was never called stays so, and what goes on has no end to set right."""
-    (known,) = await run.attempts.without_future((attempt,), 1000.0)
+    (known,) = await run.attempts.ledger.without_future((attempt,), 1000.0)
     if not set_right:
         assert known == attempt
         assert await run.on_disk() == {}
@@ -390,7 +386,13 @@ async def test_what_ended_in_the_future_is_set_right(run, attempt, set_right):
 
 async def test_a_lock_is_given_back_after_its_last_renewal(run):
     """Or a late one would take it again."""
-    lock = Lent(renewed=None, ttl_seconds=0.03)
+    lock, write = Lent(ttl_seconds=0.03), run.journal.write
+
+    async def hangs_from_the_call(attempt):
+        await write(attempt)
+        lock.renewed = None if attempt.state == "calling" else lock.renewed
+
+    run.journal.write = hangs_from_the_call
     run.world.fresh_ratio = None
     await run.begin("a1", lock)
     assert (await run.ended()).state == "helped"
@@ -420,7 +422,7 @@ async def test_a_watcher_that_ends_after_the_call_keeps_the_lock(server, state, 
         while (await run.on_disk()) != {"a1": state}:
             await asyncio.sleep(0.01)
     await run.close()
-    assert run.attempts.busy("chat-0") is None
+    assert run.attempts.ledger.busy.get("chat-0") is None
     assert lock.done == released
 
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from tests.dashboards.prometheus import wait_for
 from tests.ports import free_port
-from vllm_watch.restart import blockers
+from vllm_watch.restart import backends
 from vllm_watch.settings.restart import BlockersSettings
 
 CONFIG = "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [rules.yaml]\n"
@@ -52,7 +52,7 @@ def prometheus(tmp_path_factory):
 def asked(settings):
     async def ask():
         async with aiohttp.ClientSession() as session:
-            return await blockers.ask(settings, session)
+            return await backends.ask(settings, session)
 
     return asyncio.run(ask())
 
@@ -129,7 +129,7 @@ async def told_by(handler, **asks):
         url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
         settings = BlockersSettings(prometheus_url=url, timeout_seconds=1, **asks)
         async with aiohttp.ClientSession() as session:
-            return await blockers.ask(settings, session)
+            return await backends.ask(settings, session)
     finally:
         await runner.cleanup()
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from vllm_watch.board.restarts import Paused
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import controls as controls_module
 from vllm_watch.restart.controls import Controls
-from vllm_watch.restart.facts import Pause
 from vllm_watch.state import file
 from vllm_watch.state.journal import Journal
 
@@ -26,13 +26,17 @@ async def test_holds_over_a_start(tmp_path):
     """A pause, a silence, a closed breaker and the version's first day are read again."""
     controls, journal = await loaded(tmp_path)
     assert controls.known
-    await controls.set_pause(Pause(actor="ana", reason="migration", until_t=NOW + 60))
+    await controls.set_pause(
+        Paused(actor="ana", reason="migration", until_timestamp_seconds=NOW + 60)
+    )
     await controls.silence("i1", "ana", "known", NOW + 60)
     await controls.reset_breakers(NOW + 1)
     await journal.close()
 
     again, journal = await loaded(tmp_path, t=NOW + 5)
-    assert again.pause(NOW) == Pause(actor="ana", reason="migration", until_t=NOW + 60)
+    assert again.pause(NOW) == Paused(
+        actor="ana", reason="migration", until_timestamp_seconds=NOW + 60
+    )
     assert again.silenced("i1", NOW)
     assert not again.silenced("i2", NOW)
     assert (again.breaker_reset_t, again.version_first_t) == (NOW + 1, NOW)
@@ -43,11 +47,13 @@ async def test_ends_by_time_or_by_a_person(tmp_path):
     """At its last moment a pause or a silence is over; a pause without an end needs a person."""
     controls, journal = await loaded(tmp_path)
     await controls.silence("i1", "ana", "known", NOW + 60)
-    await controls.set_pause(Pause(actor="ana", reason="migration", until_t=NOW + 60))
+    await controls.set_pause(
+        Paused(actor="ana", reason="migration", until_timestamp_seconds=NOW + 60)
+    )
     assert controls.pause(NOW + 59) is not None
     assert controls.pause(NOW + 60) is None
     assert not controls.silenced("i1", NOW + 60)
-    await controls.set_pause(Pause(actor="ana", reason="migration"))
+    await controls.set_pause(Paused(actor="ana", reason="migration"))
     assert controls.pause(NOW + 1e9) is not None
     await controls.set_pause(None)
     assert controls.pause(NOW) is None
@@ -82,7 +88,7 @@ async def test_what_is_not_kept_does_not_hold(tmp_path):
     controls, journal = await loaded(tmp_path / "file")
     assert not controls.known
     with pytest.raises(JournalError):
-        await controls.set_pause(Pause(actor="ana", reason="migration"))
+        await controls.set_pause(Paused(actor="ana", reason="migration"))
     assert controls.pause(NOW) is None
     await journal.close()
 
@@ -100,7 +106,7 @@ async def test_known_no_more(tmp_path):
 async def test_damage_while_we_run(tmp_path):
     """The history is lost and a person must resume; what operators have set still holds, on the new file too."""
     controls, journal = await loaded(tmp_path)
-    await controls.set_pause(Pause(actor="ana", reason="migration"))
+    await controls.set_pause(Paused(actor="ana", reason="migration"))
     file.move_aside(tmp_path, time.time())
     await controls.load(NOW + 5)
     assert "or resume" in (controls.history_lost or "")

@@ -30,7 +30,7 @@ async def test_request_is_fulfilled_once_however_often_it_is_asked(server):
             story.dispatcher.submit(REQUEST)
         assert len(story.dispatcher.waiting("chat-0")) == 1
         assert story.dispatcher.waiting_for("i1") is not None
-        await story.until(lambda: story.dispatcher.attempts.busy("chat-0"))
+        await story.until(lambda: story.dispatcher.attempts.ledger.busy.get("chat-0"))
         story.dispatcher.submit(REQUEST)
         assert (await story.over()).state == "helped"
         assert story.dispatcher.waiting("chat-0") == []
@@ -304,7 +304,7 @@ async def test_what_could_not_be_read_at_the_start_is_read_later(server, monkeyp
     with monkeypatch.context() as broken:
         broken.setattr(story.journal, "attempts", attempts)
         await story.dispatcher.resume()
-    assert (story.dispatcher.attempts.resumed, story.controls.known) == (False, True)
+    assert (story.dispatcher.attempts.ledger.resumed, story.controls.known) == (False, True)
     async with story:
         story.dispatcher.submit(REQUEST)
         assert (await story.fulfilled()).state == "helped"
@@ -318,7 +318,7 @@ async def test_attempt_of_an_earlier_run_is_verified_once_its_target_is_found(se
     server.start()
     story.world.targets.managed.clear()
     async with story:
-        assert story.dispatcher.attempts.busy("chat-0") is None
+        assert story.dispatcher.attempts.ledger.busy.get("chat-0") is None
         story.world.watch(TARGET)
         await story.until(lambda: story.dispatcher.attempts.outcomes)
         assert await story.states() == ["helped"]

@@ -79,7 +79,7 @@ async def test_one_attempt_restarts_every_rank(server, mate):
         assert set(known.gang or {}) == {MATE}
         history = story.world.targets.history(MATE, [known])
         assert [each.spent for each in history] == [True]
-        last = story.dispatcher.attempts.last(MATE)
+        last = story.dispatcher.attempts.ledger.last(MATE)
         assert last is not None
         assert last[0].id == attempt.id
 

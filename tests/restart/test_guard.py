@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from vllm_watch.board.restarts import Paused
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.restart import guard
-from vllm_watch.restart.facts import Answer, Facts, Pause, Peers, RestartRequest
+from vllm_watch.restart.facts import Answer, Facts, Peers, RestartRequest
 from vllm_watch.settings.restart import BlockersSettings, LockSettings, RestartSettings
 from vllm_watch.settings.restart_times import FreezeSettings
 from vllm_watch.state.attempt import Attempt
@@ -110,7 +111,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"facts": {"condition": "it has run for 8 s, less than 1000"}, "request": {"trigger": "schedule", "incident_id": None}},
         "trigger", "it has run for 8 s, less than 1000"),
     "paused": (
-        {"facts": {"pause": Pause(actor="ana", reason="migration")}}, "pause",
+        {"facts": {"pause": Paused(actor="ana", reason="migration")}}, "pause",
         "paused by ana: migration"),
     "frozen": (
         {"settings": frozen(NOW - 5, NOW + 60, "launch")}, "freeze", "launch"),
@@ -195,7 +196,7 @@ def test_every_check_has_a_row():
 
 
 UNTIL: dict[str, tuple[dict[str, Any], float]] = {
-    "pause": ({"facts": {"pause": Pause(actor="a", reason="b", until_t=NOW + 9)}}, NOW + 9),
+    "pause": ({"facts": {"pause": Paused(actor="a", reason="b", until_timestamp_seconds=NOW + 9)}}, NOW + 9),
     "freeze": ({"settings": frozen(NOW - 5, NOW + 60)}, NOW + 60),
     "new version": ({"facts": {"version_first_t": NOW - 60}}, NOW + 3540),
 }  # fmt: skip
@@ -275,7 +276,7 @@ PERSONS: dict[str, tuple[dict[str, Any], str | None]] = {
     "not beyond the budget": ({"facts": {"attempts": (attempt(3500, "helped"),)}}, "budget"),
     "not when peers are down": ({"facts": {"peers": Peers(healthy=0, total=4)}}, "peers"),
     "not without a journal": ({"facts": {"journal_refusal": "full"}}, "journal"),
-    "not against a pause": ({"facts": {"pause": Pause(actor="bo", reason="x")}}, "pause"),
+    "not against a pause": ({"facts": {"pause": Paused(actor="bo", reason="x")}}, "pause"),
 }  # fmt: skip
 
 

@@ -185,7 +185,10 @@ def of_the_sick(site: "Site") -> Iterator[str]:
     assert site.watcher is not None
     board = site.watcher.board
     for name in site.settings.urls:
-        engine, busy = site.of(name), site.watcher.restarts.dispatcher.attempts.busy(name)
+        engine, busy = (
+            site.of(name),
+            site.watcher.restarts.dispatcher.attempts.ledger.busy.get(name),
+        )
         if engine is None or engine.serves or busy:
             continue  # a restart that is being verified ends in a page where it did not help
         incidents = board.targets[name].incidents.open

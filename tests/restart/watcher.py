@@ -244,7 +244,7 @@ async def watch(folder: Path, point: str, fault: str | None, *, dies: bool) -> N
 
 def _snapshot(dispatcher: Dispatcher, server: Server) -> dict[str, Any]:
     """What is so while the disk is broken, if it is."""
-    last = dispatcher.attempts.last(TARGET.name)
+    last = dispatcher.attempts.ledger.last(TARGET.name)
     return {
         "state": last and last[0].state,
         "called": len(server.lines("called")),
@@ -255,7 +255,7 @@ def _snapshot(dispatcher: Dispatcher, server: Server) -> dict[str, Any]:
 async def _until_settled(dispatcher: Dispatcher, journal: Journal) -> None:
     """Wait until the request is carried out and the disk says how everything ended."""
     while True:
-        over = dispatcher.attempts.busy(TARGET.name) is None
+        over = dispatcher.attempts.ledger.busy.get(TARGET.name) is None
         if over and not dispatcher.waiting(TARGET.name):
             kept = await journal.attempts()
             if kept and not any(each.open for each in kept):
@@ -273,7 +273,7 @@ async def _until_over(dispatcher: Dispatcher, world: World) -> list[str]:
         if decision is not None and checks is None:
             checks = list(decision.refusals)
         waits = waiting and (decision is None or decision.check in ("lock", "under_way"))
-        if not waits and dispatcher.attempts.busy(TARGET.name) is None:
+        if not waits and dispatcher.attempts.ledger.busy.get(TARGET.name) is None:
             return checks or []
         await world.change.wait()
 

@@ -18,7 +18,7 @@ from vllm_watch.clients import signed_post
 from vllm_watch.errors import WatchError
 from vllm_watch.export import otlp_exporter, web_config
 from vllm_watch.notify.apprise import Notifier
-from vllm_watch.restart import blockers
+from vllm_watch.restart import backends
 from vllm_watch.settings import tls, web
 from vllm_watch.settings.notifications import AppriseNotifier
 from vllm_watch.settings.restart import BlockersSettings
@@ -154,7 +154,7 @@ def _blockers(file: Path) -> object:
 
     async def ask() -> object:
         async with signed_post.new_session() as session:
-            return await blockers.ask(settings, session)
+            return await backends.ask(settings, session)
 
     return asyncio.run(ask())
 

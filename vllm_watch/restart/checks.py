@@ -105,9 +105,12 @@ def _what(request: RestartRequest) -> str:
 def pause(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
     """Restarts must not be paused by a person."""
     held = facts.pause
-    if held is None or (held.until_t is not None and held.until_t <= facts.t):
+    if held is None:
         return None
-    return Refusal(f"paused by {held.actor}: {held.reason}", held.until_t)
+    until_t = held.until_timestamp_seconds
+    if until_t is not None and until_t <= facts.t:
+        return None
+    return Refusal(f"paused by {held.actor}: {held.reason}", until_t)
 
 
 def freeze(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:

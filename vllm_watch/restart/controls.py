@@ -6,8 +6,8 @@ While this state cannot be read, `known` is False and the guard refuses.
 from collections.abc import Mapping
 from typing import Any
 
+from vllm_watch.board.restarts import Paused
 from vllm_watch.errors import JournalError
-from vllm_watch.restart.facts import Pause
 from vllm_watch.settings.stages import Right
 from vllm_watch.state.journal import LOST, Journal, approval
 from vllm_watch.support.token_file import TokenFile
@@ -60,16 +60,16 @@ class Controls:
     def version_first_t(self) -> float | None:
         return self._number(self._version, "t")
 
-    def pause(self, now_t: float) -> Pause | None:
+    def pause(self, now_t: float) -> Paused | None:
         entry, until_t = self._entries.get("pause"), self._number("pause", "until_t")
         if entry is None or (until_t is not None and until_t <= now_t):
             return None
         actor, reason = str(entry.get("actor", "?")), str(entry.get("reason", "?"))
-        return Pause(actor=actor, reason=reason, until_t=until_t)
+        return Paused(actor=actor, reason=reason, until_timestamp_seconds=until_t)
 
-    async def set_pause(self, pause: Pause | None) -> None:
+    async def set_pause(self, pause: Paused | None) -> None:
         entry = None if pause is None else {
-            "actor": pause.actor, "reason": pause.reason, "until_t": pause.until_t,
+            "actor": pause.actor, "reason": pause.reason, "until_t": pause.until_timestamp_seconds,
         }  # fmt: skip
         await self._set("pause", entry)
 

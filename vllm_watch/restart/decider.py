@@ -2,23 +2,22 @@
 
 import asyncio
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import structlog
 
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import guard
-from vllm_watch.restart.attempts import AHEAD_SECONDS, Attempts
 from vllm_watch.restart.backends import Backends
 from vllm_watch.restart.controls import Controls
 from vllm_watch.restart.facts import Answer, Facts, RestartRequest
 from vllm_watch.restart.guard import Decision
 from vllm_watch.restart.hooks.base import HookCall
+from vllm_watch.restart.ledger import AHEAD_SECONDS, Ledger
 from vllm_watch.restart.locks.base import Held, Lock
 from vllm_watch.restart.schedule import condition
 from vllm_watch.restart.targets import ManagedTarget, Targets, another
 from vllm_watch.restart.verify import Before
-from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal, approval
 from vllm_watch.support.visible import printable
@@ -32,18 +31,28 @@ AHEAD_MAX = 1000
 """If other watchers' clocks are ahead, their attempts have future times. At most this many such attempts are remembered."""
 
 
+@dataclass(slots=True)
+class PendingRequest:
+    """An unfinished request, and the last decision on it."""
+
+    request: RestartRequest
+    decision: Decision | None = None
+    after_s: float = 0.0
+    attempt_id: str | None = None  # set while its attempt has not ended
+    withdrawn: bool = False
+
+
 class Decider:
     """Asks the guard about one request at a time."""
 
     def __init__(
-        self, targets: Targets, journal: Journal, controls: Controls, backends: Backends,
-        attempts: Attempts,
-    ) -> None:  # fmt: skip
-        self._targets = targets
+        self, targets: Targets, journal: Journal, controls: Controls, backends: Backends
+    ) -> None:
+        self.targets = targets
+        self.backends = backends
+        self.ledger = Ledger(journal)
         self._journal = journal
         self._controls = controls
-        self._backends = backends
-        self._attempts = attempts
         self._ahead_t: dict[str, float] = {}  # attempt id → Unix time first seen
 
     async def decide(
@@ -54,25 +63,25 @@ class Decider:
         request = self.without_revoked(request)
         hook: Answer | None = None
         blockers: tuple[Answer, ...] | None = None
-        alone = asker is not None or not self._targets.gang(request.target)
+        alone = asker is not None or not self.targets.gang(request.target)
         gang: tuple[Answer, ...] | None = () if alone else None
         held = None if asker is None else Held(held=True, text=f"{asker} holds it")
         befores: dict[str, Before] = {}
         while True:
             others = () if held is None else held.others
             facts = replace(
-                await self._facts(request, managed, attempt_id, others), hook=hook, blockers=blockers, gang=gang, asker=asker,
+                await self._gather(request, managed, attempt_id, others), hook=hook, blockers=blockers, gang=gang, asker=asker,
                 lock=None if held is None else Answer(name="lock", allows=held.held, text=held.text),
             )  # fmt: skip
-            before = self._targets.before(request.target)  # from the same scrape as the facts
+            before = self.targets.before(request.target)  # from the same scrape as the facts
             decision = guard.decide(request, managed.settings, facts)
             if decision.verdict != guard.ASK:
                 return replace(decision, befores={request.target: before, **befores})
             if decision.check == "hook":
-                call = self.hook_call(request, managed, attempt_id, before)
+                call = HookCall.of(request, managed.target, attempt_id, before)
                 hook = await self._ask_hook(managed.settings.hook, call)
             elif decision.check == "blockers":
-                blockers = await self._backends.ask_blockers(managed.settings.blockers)
+                blockers = await self.backends.ask_blockers(managed.settings.blockers)
             elif decision.check == "gang":
                 gang, befores = await self._ask_gang(request, managed, attempt_id)
             else:
@@ -84,14 +93,43 @@ class Decider:
             return replace(request, approved_by=None)
         return request
 
+    async def _gather(
+        self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, shared: tuple[Attempt, ...]
+    ) -> Facts:  # fmt: skip
+        now_t, name, controls, targets = time.time(), request.target, self._controls, self.targets
+        refusal = await self._journal_refusal(now_t)
+        attempts = await self._attempts(name, now_t, attempt_id, shared)
+        busies = {self.ledger.busy.get(each) for each in targets.same_engine(name)}
+        signals = targets.signals(name)
+        incident = targets.incident(request.incident_id)
+        return Facts(
+            t=now_t,
+            state=None if signals is None else signals.state,
+            attempts=attempts,
+            busy=next(iter(busies - {None, attempt_id}), None),
+            breaker_reset_t=controls.breaker_reset_t,
+            journal_refusal=refusal,
+            pause=controls.pause(now_t),
+            incident=incident,
+            stale=targets.stale(name, incident),
+            replaced=self._replaced(request),
+            condition=self._condition(request, managed),
+            revoked=self._revoked(request),
+            silenced=controls.silenced(request.incident_id or "", now_t),
+            startup_seconds=targets.startup_seconds(name),
+            start_failure=targets.start_failure(name),
+            peers=targets.peers(name),
+            version_first_t=controls.version_first_t,
+        )
+
     async def _ask_gang(
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str
     ) -> tuple[tuple[Answer, ...], dict[str, Before]]:
         wanted = guard.final_decision(request, managed.settings).verdict
         answers: list[Answer] = []
         befores: dict[str, Before] = {}
-        for name in self._targets.gang(request.target):
-            member = self._targets.managed[name]
+        for name in self.targets.gang(request.target):
+            member = self.targets.managed[name]
             if member.settings.lock != managed.settings.lock:
                 return (
                     Answer(name=name, allows=False, text="it has a different restart.lock"),
@@ -105,50 +143,8 @@ class Decider:
                 break
         return tuple(answers), befores
 
-    def hook_call(
-        self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, before: Before
-    ) -> HookCall:
-        target = managed.target
-        return HookCall(
-            attempt_id=attempt_id, target=target.name, url=target.url, group=target.group,
-            trigger=request.trigger, reason=request.reason, engine=request.engine,
-            incident_id=request.incident_id, kind=request.kind, cause=request.cause,
-            namespace=target.namespace or None, pod=target.pod or None, node=target.node or None,
-            process_start_time=before.process.start_time,
-        )  # fmt: skip
-
-    async def _facts(
-        self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, shared: tuple[Attempt, ...]
-    ) -> Facts:  # fmt: skip
-        now_t, name, controls = time.time(), request.target, self._controls
-        refusal = await self._journal_refusal(now_t)
-        attempts = await self._others(name, now_t, attempt_id, shared)
-        busies = map(self._attempts.busy, self._targets.same_engine(name))
-        busy = next((each for each in busies if each is not None), None)
-        signals = self._targets.signals(name)
-        incident = self._targets.incident(request.incident_id)
-        return Facts(
-            t=now_t,
-            state=None if signals is None else signals.state,
-            attempts=attempts,
-            busy=None if busy == attempt_id else busy,
-            breaker_reset_t=controls.breaker_reset_t,
-            journal_refusal=refusal,
-            pause=controls.pause(now_t),
-            incident=incident,
-            stale=self._targets.stale(name, incident),
-            replaced=self._replaced(request),
-            condition=self._condition(request, managed.settings),
-            revoked=self._revoked(request),
-            silenced=controls.silenced(request.incident_id or "", now_t),
-            startup_seconds=self._targets.startup_seconds(name),
-            start_failure=self._targets.start_failure(name),
-            peers=self._targets.peers(name),
-            version_first_t=controls.version_first_t,
-        )
-
     def _replaced(self, request: RestartRequest) -> str | None:
-        now = self._targets.process(request.target)
+        now = self.targets.process(request.target)
         if request.process is None or request.process.is_same(now) is not False:
             return None
         return another(now)
@@ -158,27 +154,27 @@ class Decider:
             return None
         return f"the token {request.actor} was revoked"
 
-    def _condition(self, request: RestartRequest, settings: RestartSettings) -> str | None:
+    def _condition(self, request: RestartRequest, managed: ManagedTarget) -> str | None:
         if request.schedule is None:
             return None
-        schedule = next((s for s in settings.schedules if s.name == request.schedule), None)
+        schedules = managed.settings.schedules
+        schedule = next((each for each in schedules if each.name == request.schedule), None)
         if schedule is None:
             return "the schedule is no longer configured"
-        return condition(schedule, self._targets.signals(request.target))
+        return condition(schedule, self.targets.signals(request.target))
 
-    async def _others(
+    async def _attempts(
         self, name: str, now_t: float, attempt_id: str, shared: tuple[Attempt, ...]
     ) -> tuple[Attempt, ...] | None:
-        since_t = self._targets.history_since_t(now_t)
+        since_t = self.targets.history_since_t(now_t)
         try:
-            stored = await self._journal.attempts(None, since_t)
+            stored = await self.ledger.read(since_t)
         except JournalError:
             return None
-        newest = self._attempts.newest(each for each in stored if each.id != attempt_id)
-        known = {each.id for each in newest}
-        theirs = [each for each in shared if each.id not in known and each.acted_t >= since_t]
-        ours = await self._attempts.without_future(newest, now_t)
-        return self._targets.history(name, (*ours, *self._dated(theirs, now_t)))
+        others = {each.id: each for each in stored if each.id != attempt_id}
+        theirs = [each for each in shared if each.id not in others and each.acted_t >= since_t]
+        ours = await self.ledger.without_future(others.values(), now_t)
+        return self.targets.history(name, (*ours, *self._dated(theirs, now_t)))
 
     def _dated(self, shared: list[Attempt], now_t: float) -> list[Attempt]:
         ahead = {each.id for each in shared if each.acted_t > now_t + AHEAD_SECONDS}
@@ -193,18 +189,16 @@ class Decider:
 
     async def _journal_refusal(self, now_t: float) -> str | None:
         await self._controls.load(now_t)
-        if not self._attempts.resumed:
-            await self._attempts.resume()
         if self._journal.trouble is not None:
             await self._journal.probe()
         if self._journal.trouble is not None:
             return self._journal.trouble
-        if not (self._attempts.resumed and self._controls.known):
+        if not (self.ledger.resumed and self._controls.known):
             return "past restarts and settings cannot be read"
         return self._controls.history_lost
 
     async def _ask_hook(self, name: str, call: HookCall) -> Answer:
-        hook = self._backends.hook(name)
+        hook = self.backends.hook(name)
         if hook is None:
             return Answer(name=name, allows=False, text="it is not configured")
         try:
@@ -224,4 +218,4 @@ class Decider:
             return Held(held=None, text="it could not be created")
         hook, address = managed.settings.hook, managed.target.address
         begins = request.attempt(attempt_id, "intent", hook, time.time(), address)
-        return await lock.acquire(self._backends.holder, attempt_id, begins)
+        return await lock.acquire(self.backends.holder, attempt_id, begins)

@@ -5,8 +5,7 @@ import contextlib
 import secrets
 import time
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
 
@@ -16,17 +15,14 @@ from vllm_watch.restart.attempts import Attempts
 from vllm_watch.restart.backends import Backends
 from vllm_watch.restart.checks import clock, trouble_over
 from vllm_watch.restart.controls import Controls
-from vllm_watch.restart.decider import Decider
+from vllm_watch.restart.decider import Decider, PendingRequest
 from vllm_watch.restart.evidence import EvidenceStore
 from vllm_watch.restart.facts import RestartRequest
 from vllm_watch.restart.guard import Decision
-from vllm_watch.restart.hooks.base import Hook, HookCall
-from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.targets import ManagedTarget, Targets
-from vllm_watch.restart.verify import Before
-from vllm_watch.samples.target import Target
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Entry, Journal
+from vllm_watch.support.waiting import happens
 
 _log = structlog.get_logger()
 
@@ -39,16 +35,6 @@ AGAIN_SECONDS = 60.0
 REQUESTS_MAX = 1000
 
 
-@dataclass(slots=True)
-class PendingRequest:
-    """An unfinished request, and the last decision on it."""
-
-    request: RestartRequest
-    decision: Decision | None = None
-    after_s: float = 0.0
-    attempt_id: str | None = None  # set while its attempt has not ended
-
-
 class Dispatcher:
     """Decides on requests and starts attempts, one decision at a time."""
 
@@ -56,9 +42,9 @@ class Dispatcher:
         self, targets: Targets, journal: Journal, controls: Controls, backends: Backends,
         evidence: EvidenceStore,
     ) -> None:  # fmt: skip
-        self.attempts = Attempts(targets, journal, backends, evidence, self._attempt_ended)
+        self._decider = Decider(targets, journal, controls, backends)
+        self.attempts = Attempts(self._decider, evidence, self._attempt_ended)
         self.blocked: Counter[tuple[str, str]] = Counter()  # target, check
-        self._decider = Decider(targets, journal, controls, backends, self.attempts)
         self._targets = targets
         self._journal = journal
         self._controls = controls
@@ -78,8 +64,14 @@ class Dispatcher:
         self._woken.set()
 
     def withdraw(self, request: RestartRequest) -> None:
-        if self._requests.pop(request.key, None) is not None:
+        if self._drop(request):
             self._targets.mark_changed(request.target)
+
+    def _drop(self, request: RestartRequest) -> bool:
+        pending = self._requests.pop(request.key, None)
+        if pending is not None:
+            pending.withdrawn = True
+        return pending is not None
 
     def trouble_over(self, incident_id: str) -> None:
         self._controls.void_approvals(incident_id)
@@ -105,30 +97,26 @@ class Dispatcher:
 
     async def run(self) -> None:
         while True:
-            await self._retry()
+            try:
+                await self._resume_or_retry()
+            except Exception:  # noqa: BLE001 - requests must still be answered
+                _log.exception("restarts_not_resumed")
             for pending in list(self._requests.values()):
                 asleep = pending.attempt_id is not None or time.monotonic() < pending.after_s
-                if pending.request.key in self._requests and not asleep:
-                    await self._try(pending)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(ASK_SECONDS):
-                    await self._woken.wait()
+                if asleep or pending.request.key not in self._requests:
+                    continue
+                try:
+                    await self._consider(pending)
+                except Exception:  # noqa: BLE001 - one request must not block the others
+                    _log.exception("restart_not_decided", target=pending.request.target)
+            await happens(self._woken, ASK_SECONDS)
             self._woken.clear()
 
-    async def _retry(self) -> None:
-        try:
-            if self.attempts.resumed:
-                await self.attempts.retry()
-            else:
-                await self.resume()
-        except Exception:  # noqa: BLE001 - requests must still be answered
-            _log.exception("restarts_not_resumed")
-
-    async def _try(self, pending: PendingRequest) -> None:
-        try:
-            await self._consider(pending)
-        except Exception:  # noqa: BLE001 - one request must not block the others
-            _log.exception("restart_not_decided", target=pending.request.target)
+    async def _resume_or_retry(self) -> None:
+        if self.attempts.ledger.resumed:
+            await self.attempts.retry()
+        else:
+            await self.resume()
 
     async def resume(self) -> None:
         await self._controls.load(time.time())
@@ -138,13 +126,10 @@ class Dispatcher:
         request, attempt = pending.request, None
         managed = self._targets.managed.get(request.target)
         if managed is None:
-            void = True
-            decision = Decision(guard.REFUSE, "trigger", "it is no longer watched")
+            void, decision = True, _refused("trigger", "it is no longer watched")
         elif request.expires_t is not None and time.time() >= request.expires_t:
-            void = True
-            decision = Decision(
-                guard.REFUSE, "trigger", f"the request expired at {clock(request.expires_t)}"
-            )
+            text = f"the request expired at {clock(request.expires_t)}"
+            void, decision = True, _refused("trigger", text)
             await self._note(pending, decision)
         else:
             decision, attempt = await self._decide_and_begin(pending, managed)
@@ -154,7 +139,7 @@ class Dispatcher:
             )
             void = decision.verdict == guard.OBSERVE or over
         if void:
-            self._requests.pop(request.key, None)
+            self._drop(request)
         self._targets.mark_changed(request.target)
         return decision, attempt
 
@@ -166,80 +151,30 @@ class Dispatcher:
         pending.request = self._decider.without_revoked(pending.request)
         try:
             async with self._deciding:
-                decision = await self._decider.decide(pending.request, managed, attempt_id, lock)
+                if not self.attempts.ledger.resumed:
+                    await self.resume()
+                request = pending.request
+                decision = await self._decider.decide(request, managed, attempt_id, lock)
                 await self._note(pending, decision)
                 if decision.verdict == guard.ACT:
-                    attempt = await self._begin(
-                        pending.request, managed, attempt_id, lock, decision.befores
+                    queued = self._requests.get(request.key)
+                    attempt = await self.attempts.begin(
+                        request, managed, attempt_id, lock, decision.befores, queued
                     )
+                    if queued is not None:
+                        queued.attempt_id = attempt_id
                 elif lock is not None and lock.still_ours():
                     # The guard refused because of attempts recorded in the lock, so retry later.
                     pending.after_s = time.monotonic() + AGAIN_SECONDS
         except JournalError as error:
             _log.error("restart_not_possible", target=pending.request.target, cause=error.cause)
-            text = f"the journal cannot be written: {error.cause}"
-            decision = Decision(guard.REFUSE, "journal", text)
+            decision = _refused("journal", f"the journal cannot be written: {error.cause}")
             await self._note(pending, decision)
             pending.after_s = time.monotonic() + AGAIN_SECONDS
         finally:
             if attempt is None and lock is not None:
                 await lock.release(used=False)
         return decision, attempt
-
-    async def _begin(
-        self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, lock: Lock | None,
-        befores: Mapping[str, Before],
-    ) -> Attempt:  # fmt: skip
-        settings, pending = managed.settings, self._requests.get(request.key)
-        calls = [self._call(request, attempt_id, *each) for each in befores.items()]
-        targets = {name: self._targets.managed[name].target for name in befores}
-        attempt = request.attempt(
-            attempt_id, "intent", settings.hook, time.time(), managed.target.address, befores
-        )
-
-        def changed() -> str | None:
-            if pending is not None and self._requests.get(request.key) is not pending:
-                return "the request was withdrawn"
-            if {request.target, *self._targets.gang(request.target)} != set(targets):
-                return "its gang has changed"
-            hooks = (hook for _, hook in calls)
-            each = map(self._changed, targets.values(), hooks)
-            return next((text for text in each if text is not None), None)
-
-        async def recheck() -> str | None:
-            if lock is not None:
-                # First record the call in the lock. If no hook is called, the release corrects the record.
-                held = await lock.renew(replace(attempt, state="calling", called_t=time.time()))
-                if held.held is not True or not lock.still_ours():
-                    return f"the lock was lost: {held.text}"
-            decision = await self._decider.decide(request, managed, attempt_id, lock)
-            return None if decision.verdict == guard.ACT else f"{decision.check}: {decision.text}"
-
-        await self.attempts.begin(attempt, calls, settings, lock, recheck, changed)
-        if pending is not None:
-            pending.attempt_id = attempt_id
-        return attempt
-
-    def _changed(self, target: Target, hook: Hook) -> str | None:
-        now = self._targets.managed.get(target.name)
-        if now is None:
-            return f"{target.name} is no longer watched"
-        if now.target != target:
-            urls = f": {now.target.url}, not {target.url}" if now.target.url != target.url else ""
-            return f"{target.name} is now a different target{urls}"
-        if self._backends.hook(now.settings.hook) is not hook:
-            return f"the hook of {target.name} has changed"
-        return None
-
-    def _call(
-        self, request: RestartRequest, attempt_id: str, name: str, before: Before
-    ) -> tuple[HookCall, Hook]:
-        managed = self._targets.managed[name]
-        hook = self._backends.hook(managed.settings.hook)
-        assert hook is not None  # noqa: S101 - it just agreed
-        # Each gang member gets its own id, because a receiver may accept each id only once.
-        own_id = attempt_id if name == request.target else f"{attempt_id}-{name}"
-        return self._decider.hook_call(replace(request, target=name), managed, own_id, before), hook
 
     def _attempt_ended(self, attempt: Attempt) -> None:
         if attempt.spent and attempt.incident_id is not None:
@@ -249,7 +184,7 @@ class Dispatcher:
             if pending.attempt_id == attempt.id and attempt.state == "cancelled":
                 pending.attempt_id, pending.after_s = None, time.monotonic() + AGAIN_SECONDS
             elif pending.attempt_id == attempt.id:
-                self._requests.pop(pending.request.key, None)
+                self._drop(pending.request)
             elif attempt.state == "helped" and pending.request.target in served:
                 self.withdraw(pending.request)
                 _log.info(
@@ -277,11 +212,12 @@ class Dispatcher:
                 before=before.verdict if before else "", after=f"{decision.verdict}: {decision.text}",
             ))  # fmt: skip
             if decision.verdict == guard.OBSERVE:
-                await self._write_dry_run(request, decision)
+                self.attempts.outcomes[request.target, request.trigger, "dry_run"] += 1
+                managed, now_t = self._targets.managed.get(request.target), time.time()
+                hook = managed.settings.hook if managed is not None else ""
+                attempt = request.attempt(secrets.token_hex(8), "dry_run", hook, now_t)
+                await self._journal.write(replace(attempt, ended_t=now_t, text=decision.text))
 
-    async def _write_dry_run(self, request: RestartRequest, decision: Decision) -> None:
-        self.attempts.outcomes[request.target, request.trigger, "dry_run"] += 1
-        managed, now_t = self._targets.managed.get(request.target), time.time()
-        hook = managed.settings.hook if managed is not None else ""
-        attempt = request.attempt(secrets.token_hex(8), "dry_run", hook, now_t)
-        await self._journal.write(replace(attempt, ended_t=now_t, text=decision.text))
+
+def _refused(check: str, text: str) -> Decision:
+    return Decision(guard.REFUSE, check, text)

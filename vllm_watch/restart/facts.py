@@ -6,6 +6,7 @@ None means unknown, which never permits a restart.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from vllm_watch.board.restarts import Paused
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.restart.verify import Before, Process
 from vllm_watch.state.attempt import Attempt
@@ -44,14 +45,9 @@ class RestartRequest:
         return f"{self.target} {self.trigger} {what}"
 
     def attempt(
-        self,
-        attempt_id: str,
-        state: str,
-        hook: str,
-        t: float,
-        address: str = "",
+        self, attempt_id: str, state: str, hook: str, t: float, address: str = "",
         befores: Mapping[str, Before] | None = None,
-    ) -> Attempt:
+    ) -> Attempt:  # fmt: skip
         kept = {name: before.to_json() for name, before in (befores or {}).items()}
         return Attempt(
             id=attempt_id, target=self.target, group=self.group, trigger=self.trigger,
@@ -59,15 +55,6 @@ class RestartRequest:
             began_t=t, incident_id=self.incident_id, address=address,
             before=kept.pop(self.target, None), gang=kept or None,
         )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
-    """A person's pause of all restarts."""
-
-    actor: str
-    reason: str
-    until_t: float | None = None  # Unix seconds; None: until resumed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +85,7 @@ class Facts:
     busy: str | None = None  # id of the attempt under way
     breaker_reset_t: float = 0.0
     journal_refusal: str | None = None
-    pause: Pause | None = None
+    pause: Paused | None = None
     incident: Incident | None = None
     stale: str | None = "it was not scraped"
     replaced: str | None = None

@@ -7,6 +7,7 @@ harmless.
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -64,14 +65,14 @@ class Gates:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._gates: dict[str, _Gate] = {}
+        self._gates: defaultdict[str, _Gate] = defaultdict(_Gate)
 
     def forget(self, target: str) -> None:
         self.draining(target, on=False)
         self._gates.pop(target, None)
 
     def scraped(self, signals: TargetSignals) -> None:
-        gate = self._gate(signals.target)
+        gate = self._gates[signals.target]
         before, gate.scraped_start_t = gate.scraped_start_t, signals.process_start_time
         gate.scraped_refused = signals.outcome == "refused"
         if gate.kill is None:
@@ -82,7 +83,7 @@ class Gates:
             gate.kill.ended.set()
 
     def draining(self, target: str, *, on: bool) -> None:
-        gate = self._gate(target)
+        gate = self._gates[target]
         gate.drained_t = self._identity(gate) if on else None
         if on and gate.drained_t is None:
             _log.warning("drain_not_asked_for", target=target, because="when it started is unknown")
@@ -90,7 +91,7 @@ class Gates:
     @contextmanager
     def killing(self, target: str, started_t: float, seconds: float) -> Iterator[Kill]:
         """Fail the liveness probe of the server that started at `started_t`, for at most `seconds`."""
-        gate = self._gate(target)
+        gate = self._gates[target]
         kill = Kill(
             started_t=started_t, until_s=time.monotonic() + seconds,
             refused_before=gate.scraped_refused,
@@ -102,7 +103,7 @@ class Gates:
             gate.kill = None
 
     def probes(self, target: str) -> Probes:
-        gate = self._gate(target)
+        gate = self._gates[target]
         asked_s = gate.asked_s.get(LIVENESS)
         return Probes(
             liveness_asked_seconds=None if asked_s is None else time.monotonic() - asked_s,
@@ -114,7 +115,7 @@ class Gates:
         self, target: str, which: str, started_t: float | None, source: str
     ) -> float | None:
         """Return the start time of the server that must fail, or None. `started_t` is when the container started."""
-        gate = self._gate(target)
+        gate = self._gates[target]
         gate.asked_s[which] = time.monotonic()
         if started_t is not None:
             _note_start(gate, started_t)
@@ -163,9 +164,6 @@ class Gates:
         except JournalError:
             return False
         return True
-
-    def _gate(self, target: str) -> _Gate:
-        return self._gates.setdefault(target, _Gate())
 
     def _identity(self, gate: _Gate) -> float | None:
         if gate.scraped_start_t is not None:

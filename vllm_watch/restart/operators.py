@@ -11,16 +11,18 @@ from typing import Any
 
 import structlog
 
+from vllm_watch.board.restarts import Paused
 from vllm_watch.config import Config
 from vllm_watch.errors import JournalError
-from vllm_watch.restart import guard
-from vllm_watch.restart.alertmanager import AlertRequests
+from vllm_watch.restart import alertmanager, guard
+from vllm_watch.restart.alertmanager import Alert
 from vllm_watch.restart.checks import clock, trouble_over
 from vllm_watch.restart.controls import Controls
 from vllm_watch.restart.dispatcher import Dispatcher
-from vllm_watch.restart.facts import Pause, RestartRequest
+from vllm_watch.restart.facts import RestartRequest
 from vllm_watch.restart.guard import Decision
-from vllm_watch.restart.targets import Targets
+from vllm_watch.restart.targets import HISTORY_SECONDS, Targets
+from vllm_watch.samples.target import Target
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Entry, Journal
 from vllm_watch.support.redaction import excerpt
@@ -34,6 +36,11 @@ RELOAD_CHARACTERS_MAX = 2000
 _VALUE_CHARACTERS_MAX = 80
 
 _REMEDY = "See /api/v1/status for targets and waiting requests"
+
+REPEAT_SECONDS = 3600.0
+"""A request expires after this many seconds if its alert is not repeated, because the message "resolved" may get lost."""
+
+FIRING_MAX = 100
 
 Reply = tuple[int, Mapping[str, Any]]
 """HTTP status and JSON."""
@@ -52,7 +59,7 @@ class Operators:
         self._controls = controls
         self._journal = journal
         self._lasting = lasting
-        self._alerts = AlertRequests(targets, dispatcher, journal)
+        self._firing: dict[str, dict[str, RestartRequest]] = {}  # by target and fingerprint
 
     async def restart(
         self, caller: Caller, target: str, reason: str, override_reason: str | None
@@ -135,7 +142,7 @@ class Operators:
         now_t = time.time()
         until_t = None if minutes is None else now_t + minutes * 60.0
         before = _paused(self._controls.pause(now_t))
-        pause = Pause(actor=caller.actor, reason=reason, until_t=until_t)
+        pause = Paused(actor=caller.actor, reason=reason, until_timestamp_seconds=until_t)
         await self._controls.set_pause(pause)
         await self._note(caller, "pause", "", reason, before, _paused(pause))
         self._changed(self._targets.managed)
@@ -154,7 +161,65 @@ class Operators:
         return OK, {"text": after, "before": before}
 
     async def alerts(self, caller: Caller, document: Mapping[str, Any]) -> Reply:
-        return OK, await self._alerts.take(caller, document)
+        """Alerts with equal fingerprint and startsAt become one request."""
+        taken: dict[str, list[str]] = {"asked": [], "known": [], "cancelled": [], "ignored": []}
+        managed = self._targets.managed
+        for alert in alertmanager.read(document):
+            target = alertmanager.target_of(alert, (each.target for each in managed.values()))
+            if target is None or managed[target.name].settings.mode == "off":
+                taken["ignored"].append(alert.fingerprint)
+            elif alert.firing:
+                taken[await self._fires(caller, alert, target)].append(alert.fingerprint)
+            else:
+                taken[await self._resolved(caller, alert, target)].append(alert.fingerprint)
+        return OK, taken
+
+    async def _fires(self, caller: Caller, alert: Alert, target: Target) -> str:
+        firing, now_t = self._firing.setdefault(target.name, {}), time.time()
+        known = firing.get(alert.fingerprint)
+        if known is not None and known.reason != alert.reason:
+            known = None
+        if known is not None and (known.expires_t or 0.0) > now_t + REPEAT_SECONDS / 2:
+            return "known"
+        if await self._was_restarted(target, alert):
+            return "known"
+        request = RestartRequest(
+            target=target.name, group=target.group, trigger="alertmanager", reason=alert.reason,
+            asked_t=now_t, actor=caller.actor, expires_t=now_t + REPEAT_SECONDS,
+            process=self._targets.process(target.name),
+        )  # fmt: skip
+        if known is None:
+            await self._note(
+                caller, "alert", target.name, alert.reason, "", "asked for", required=True
+            )
+        else:
+            self._dispatcher.withdraw(known)
+        firing[alert.fingerprint] = request
+        while len(firing) > FIRING_MAX:
+            del firing[next(iter(firing))]
+        self._dispatcher.submit(request)
+        return "asked" if known is None else "known"
+
+    async def _resolved(self, caller: Caller, alert: Alert, target: Target) -> str:
+        firing = self._firing.get(target.name, {})
+        known = firing.pop(alert.fingerprint, None)
+        if known is None:
+            return "known"
+        await self._note(
+            caller, "alert", target.name, alert.reason, "asked for", "it is resolved", required=True
+        )
+        self._dispatcher.withdraw(known)
+        for other in list(firing.values())[:1]:
+            self._dispatcher.submit(other)
+        return "cancelled"
+
+    async def _was_restarted(self, target: Target, alert: Alert) -> bool:
+        attempts = await self._journal.attempts(target.group, time.time() - HISTORY_SECONDS)
+        return any(
+            each.helped_since(target.name, alert.began_t)
+            or each.made_for(target.name, alert.reason)
+            for each in attempts
+        )
 
     async def _note(
         self, caller: Caller, action: str, target: str, reason: str, before: str, after: str,
@@ -207,10 +272,11 @@ def _not_found(error: str) -> Reply:
     return NOT_FOUND, {"error": error, "remedy": _REMEDY}
 
 
-def _paused(pause: Pause | None) -> str:
+def _paused(pause: Paused | None) -> str:
     if pause is None:
         return "not paused"
-    until = "until resumed" if pause.until_t is None else f"until {clock(pause.until_t)}"
+    until_t = pause.until_timestamp_seconds
+    until = "until resumed" if until_t is None else f"until {clock(until_t)}"
     return f"paused by {pause.actor} {until}: {pause.reason}"
 
 

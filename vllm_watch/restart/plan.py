@@ -12,7 +12,6 @@ from vllm_watch.board.restarts import (
     PAST_MAX,
     AttemptShown,
     Gate,
-    Paused,
     RestartCounts,
     RestartPlan,
     RestartState,
@@ -22,8 +21,9 @@ from vllm_watch.errors import JournalError
 from vllm_watch.restart import checks
 from vllm_watch.restart.checks import DAY_SECONDS, HOUR_SECONDS
 from vllm_watch.restart.controls import Controls
-from vllm_watch.restart.dispatcher import Dispatcher, PendingRequest
-from vllm_watch.restart.facts import Facts, Pause, RestartRequest
+from vllm_watch.restart.decider import PendingRequest
+from vllm_watch.restart.dispatcher import Dispatcher
+from vllm_watch.restart.facts import Facts, RestartRequest
 from vllm_watch.restart.schedule import Schedule
 from vllm_watch.restart.targets import ManagedTarget, Targets
 from vllm_watch.settings.restart import RestartSettings
@@ -60,7 +60,10 @@ class PlanPublisher:
             names = await self._targets.changes(SHOW_SECONDS)
             try:
                 await self.read_attempts()
-                self._show_state()
+                self._board.restarts = RestartState(
+                    paused=self._controls.pause(time.time()), journal_trouble=self._trouble,
+                    people=self.people,
+                )  # fmt: skip
                 for name in names:
                     managed = self._targets.managed.get(name)
                     if managed is not None:
@@ -72,8 +75,7 @@ class PlanPublisher:
     async def read_attempts(self) -> None:
         try:
             since_t = self._targets.history_since_t(time.time())
-            stored = await self._journal.attempts(None, since_t)
-            self.attempts = self._dispatcher.attempts.newest(stored)
+            self.attempts = await self._dispatcher.attempts.ledger.read(since_t)
             trouble = self._journal.trouble or self._controls.history_lost
         except JournalError as error:
             self.attempts, trouble = None, error.cause
@@ -81,15 +83,9 @@ class PlanPublisher:
             _log.error("restarts_blocked", because=trouble)
         self._trouble = trouble
 
-    def _show_state(self) -> None:
-        self._board.restarts = RestartState(
-            paused=_paused(self._controls.pause(time.time())), journal_trouble=self._trouble,
-            people=self.people,
-        )  # fmt: skip
-
     def _show(self, name: str, managed: ManagedTarget) -> None:
         dispatcher = self._dispatcher
-        if managed.settings.mode == "off" and dispatcher.attempts.last(name) is None:
+        if managed.settings.mode == "off" and dispatcher.attempts.ledger.last(name) is None:
             self._board.show_restart(name, None, RestartCounts())
             return
         outcomes, blocked = dispatcher.attempts.outcomes.items(), dispatcher.blocked.items()
@@ -105,7 +101,7 @@ class PlanPublisher:
         own = [each for each in group or () if name in each.names]
         past = [_shown(each, each.text) for each in reversed(own) if not each.open][:PAST_MAX]
         payoffs = [each.payoff_ratio for each in own if each.payoff_ratio is not None]
-        last = self._dispatcher.attempts.last(name)
+        last = self._dispatcher.attempts.ledger.last(name)
         return RestartPlan(
             mode=settings.mode,
             hook=settings.hook,
@@ -114,7 +110,7 @@ class PlanPublisher:
             last=past[0] if past else None,
             past=tuple(past),
             draining=managed.draining,
-            paused=_paused(self._controls.pause(now_t)),
+            paused=self._controls.pause(now_t),
             journal_trouble=self._trouble,
             breaker=None if group is None else self._breaker(managed, group, now_t),
             budget_remaining=budget_remaining(settings, group, now_t),
@@ -145,12 +141,6 @@ def budget_remaining(
     limits = ((settings.budget_per_hour, HOUR_SECONDS), (settings.budget_per_day, DAY_SECONDS))
     left = (limit - sum(t > now_t - seconds for t in times) for limit, seconds in limits)
     return max(0, min(left))
-
-
-def _paused(pause: Pause | None) -> Paused | None:
-    if pause is None:
-        return None
-    return Paused(actor=pause.actor, reason=pause.reason, until_timestamp_seconds=pause.until_t)
 
 
 def _shown(attempt: Attempt, text: str) -> AttemptShown:

@@ -9,16 +9,18 @@ a gang are called together, because its ranks wait for each other at start.
 """
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import structlog
 
 from vllm_watch.errors import JournalError
-from vllm_watch.restart import verify
+from vllm_watch.restart import guard, verify
+from vllm_watch.restart.decider import Decider, PendingRequest
 from vllm_watch.restart.evidence import EvidenceStore
+from vllm_watch.restart.facts import RestartRequest
 from vllm_watch.restart.hooks.base import (
     FAILED,
     REFUSED,
@@ -28,11 +30,11 @@ from vllm_watch.restart.hooks.base import (
     HookResult,
 )
 from vllm_watch.restart.locks.base import Lock
-from vllm_watch.restart.targets import Targets
-from vllm_watch.settings.restart import HOOK_GRACE_SECONDS, DrainSettings, RestartSettings
+from vllm_watch.restart.targets import ManagedTarget
+from vllm_watch.samples.target import Target
+from vllm_watch.settings.restart import HOOK_GRACE_SECONDS, DrainSettings
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.state.attempt import Attempt
-from vllm_watch.state.journal import Journal
 from vllm_watch.support.visible import printable
 
 _log = structlog.get_logger()
@@ -52,9 +54,6 @@ SCRAPE_WAIT_SECONDS = 60.0
 
 BLIND_SECONDS = 1.0
 
-PENDING_MAX = 100
-"""At most this many unwritten attempts are kept. The guard starts no attempts while writes fail."""
-
 STUCK = frozenset(("stalled", "down", "unknown", "starting"))
 
 _DID_NOTHING = (FAILED, REFUSED)
@@ -63,119 +62,93 @@ _UNSEEN = TargetSignals(
     target="", t=0.0, up=False, outcome="", state="unknown", state_text="it is not seen"
 )
 
-Recheck = Callable[[], Awaitable[str | None]]
-"""Asks the guard and the lock again. Returns a refusal or None."""
 
-Changed = Callable[[], str | None]
-"""Returns a text if a reload or the requester has changed something since the decision."""
+class _Planned(NamedTuple):
+    """A hook call, as decided."""
 
-
-def unchanged() -> str | None:
-    """Return None, because nothing has changed."""
-    return None
-
-
-class PendingWrites:
-    """Writes attempts to the journal, and repeats failed writes.
-
-    After its hook call, an attempt continues even if the disk is full.
-    """
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self._pending: dict[str, Attempt] = {}
-        self._in_flight: set[str] = set()
-
-    async def write(self, attempt: Attempt) -> None:
-        """Write the attempt. After JournalError, `flush` retries."""
-        self.add(attempt)
-        self._in_flight.add(attempt.id)
-        try:
-            await self._journal.write(attempt)
-        finally:
-            self._in_flight.discard(attempt.id)
-        if self._pending.get(attempt.id) is attempt:
-            del self._pending[attempt.id]
-
-    def add(self, attempt: Attempt) -> None:
-        self._pending.pop(attempt.id, None)
-        self._pending[attempt.id] = attempt
-        while len(self._pending) > PENDING_MAX:
-            lost = self._pending.pop(next(iter(self._pending)))
-            _log.error("attempt_not_written", attempt=lost.id, target=lost.target, state=lost.state)
-
-    async def flush(self) -> None:
-        """Write pending attempts until a write fails. Never raises JournalError."""
-        for attempt_id in list(self._pending):
-            attempt = self._pending.get(attempt_id)
-            if attempt is None or attempt_id in self._in_flight:
-                continue
-            try:
-                await self.write(attempt)
-            except JournalError:
-                return
-            _log.info("attempt_written_late", attempt=attempt.id, state=attempt.state)
-
-    def newest(self, stored: Iterable[Attempt]) -> tuple[Attempt, ...]:
-        return tuple(self._pending.get(attempt.id, attempt) for attempt in stored)
+    target: Target
+    call: HookCall
+    hook: Hook
 
 
 class Restart:
     """Carries out one attempt."""
 
     def __init__(
-        self, attempt: Attempt, settings: RestartSettings, targets: Targets, journal: PendingWrites,
-        evidence: EvidenceStore,
+        self, attempt: Attempt, managed: ManagedTarget, lock: Lock | None, decider: Decider,
+        evidence: EvidenceStore, request: RestartRequest | None = None,
+        pending: PendingRequest | None = None,
     ) -> None:  # fmt: skip
+        """`request` is None for the attempt of an earlier run. `pending` is None if the request is not queued."""
         self.attempt = attempt
-        self.stage = attempt.text
+        self.settings = managed.settings
+        self.lock = lock
         self.hook_seconds = 0.0
-        self.stopping = False  # call no more hooks
+        self.stopping: str | None = None  # why no more hooks may be called
         self.idle = asyncio.Event()  # set while no hook runs
         self.idle.set()
-        self._settings = settings
-        self._targets = targets
-        self._journal = journal
+        self._managed = managed
+        self._decider = decider
+        self._targets = decider.targets
+        self._ledger = decider.ledger
         self._evidence = evidence
+        self._request = request
+        self._pending = pending
         self._names = attempt.names
-        self._startup_seconds = {name: targets.startup_seconds(name) for name in attempt.names}
+        self._befores = verify.befores(attempt) or {}
+        self._planned = [] if request is None else [*map(self._plan, self._names)]
+        self._following = {
+            name: verify.Verification(
+                before, managed.settings.verify, self._targets.startup_seconds(name)
+            )
+            for name, before in self._befores.items()
+        }
         self._not_restarted = ""
 
-    async def intend(self) -> None:
-        """Write the intent. After a JournalError, the attempt must not continue."""
-        await self._journal.write(self.attempt)
-        self._show("the intent is in the journal")
+    def _plan(self, name: str) -> _Planned:
+        assert self._request is not None  # noqa: S101 - checked in __init__
+        managed, attempt_id = self._targets.managed[name], self.attempt.id
+        hook = self._decider.backends.hook(managed.settings.hook)
+        assert hook is not None  # noqa: S101 - it just agreed
+        # Each gang member gets its own id, because a receiver may accept each id only once.
+        own_id = attempt_id if name == self.attempt.target else f"{attempt_id}-{name}"
+        call = HookCall.of(self._request, managed.target, own_id, self._befores[name])
+        return _Planned(managed.target, call, hook)
 
-    async def run(
-        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck,
-        changed: Changed = unchanged,
-    ) -> Attempt:  # fmt: skip
-        befores = verify.befores(self.attempt)
-        assert befores is not None  # noqa: S101 - part of every intent
+    async def run(self) -> Attempt:
+        if self.attempt.state != "intent":
+            return await self._verify(await self._resume())
         try:
-            ended = await self._act(calls, lock, recheck, changed, befores)
+            ended = await self._act()
         finally:
             self.idle.set()
-        return ended or await self._verify(befores, time.monotonic())
+        return ended or await self._verify(time.monotonic())
 
-    async def _act(
-        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck,
-        changed: Changed, befores: Mapping[str, verify.Before],
-    ) -> Attempt | None:  # fmt: skip
-        async def recheck_all() -> str | None:
-            return await self._recheck(befores, recheck, changed)
+    async def _resume(self) -> float:
+        """Prepare to verify an earlier run's attempt, without calling the hook again. Return when it was called."""
+        called_s = time.monotonic() - max(0.0, time.time() - self.attempt.acted_t)
+        if self.lock is not None:
+            # The server may still be loading, so its group must stay locked.
+            holder, attempt = self._decider.backends.holder, self.attempt
+            held = await self.lock.acquire(holder, attempt.id, attempt)
+            if held.held is not True:
+                _log.error("lock_not_held", attempt=attempt.id, because=held.text)
+        for name in self._names:
+            self._targets.acting(name, on=True)
+        return called_s
 
+    async def _act(self) -> Attempt | None:
         try:
-            calls = await self._prepare(calls, changed)
-            against = await recheck_all()
-            self.hook_seconds = max(_seconds_max(hook) for _, hook in calls)
+            await self._prepare()
+            against = await self._recheck()
+            self.hook_seconds = max(_seconds_max(each.hook) for each in self._planned)
             self.idle.clear()
-            against = against or await self._write_call(lock)
+            against = against or await self._write_call()
             # Check again, because the write took time, and the machine may have been suspended.
-            against = against or self._stopping() or self._changed_since(befores, changed)
+            against = against or self.stopping or self._changed()
             if against is not None:
                 return await self._end("cancelled", against)
-            results = await self._call_hooks(calls, lock, recheck_all)
+            results = await self._call_hooks()
         finally:
             # Admit requests again, because verification needs them to measure the new process.
             for name in self._names:
@@ -185,39 +158,22 @@ class Restart:
             return await self._end("failed", self._joined(idle))
         if idle:
             self._not_restarted = f"not restarted: {self._joined(idle)}; "
-        await self._move_if_possible("verifying", self._joined(
-            {name: _result_text(each) for name, each in results.items()}
-        ))  # fmt: skip
+        said = self._joined({name: _result_text(each) for name, each in results.items()})
+        await self._move("verifying", said)
         return None
-
-    def _stopping(self) -> str | None:
-        return "vllm-watch is stopping" if self.stopping else None
-
-    async def resume(self, befores: Mapping[str, verify.Before], since_s: float) -> Attempt:
-        """Verify an earlier run's attempt, without calling the hook again."""
-        for name in self._names:
-            self._targets.acting(name, on=True)
-        return await self._verify(befores, time.monotonic() - since_s)
-
-    async def wait_for_hooks(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.hook_seconds):
-                await self.idle.wait()
 
     async def give_up(self, text: str) -> Attempt:
         """End the attempt as uncertain if a hook was called, else as cancelled."""
         touched = self.attempt.called_t is not None
         return await self._end("uncertain" if touched else "cancelled", text)
 
-    async def _prepare(
-        self, calls: Sequence[tuple[HookCall, Hook]], changed: Changed
-    ) -> Sequence[tuple[HookCall, Hook]]:
-        self._show("collecting evidence")
+    async def _prepare(self) -> None:
+        self.show("collecting evidence")
         paths = await asyncio.gather(*map(self._keep_evidence, self._names))
-        await self._drain(changed)
-        return [
-            (replace(call, evidence_path=path), hook)
-            for (call, hook), path in zip(calls, paths, strict=True)
+        await self._drain()
+        self._planned = [
+            each._replace(call=replace(each.call, evidence_path=path))
+            for each, path in zip(self._planned, paths, strict=True)
         ]
 
     async def _keep_evidence(self, name: str) -> str | None:
@@ -228,46 +184,59 @@ class Restart:
             _log.warning("evidence_failed", attempt=self.attempt.id, target=name, error=str(error))
             return None
 
-    async def _drain(self, changed: Changed) -> None:
+    async def _drain(self) -> None:
         began_s = time.monotonic()
         for name in self._names:
             self._targets.draining(name, on=True)
         while True:
             waited_s = time.monotonic() - began_s
             progress = {
-                name: drain_progress(self._settings.drain, self._targets.signals(name), waited_s)
+                name: drain_progress(self.settings.drain, self._targets.signals(name), waited_s)
                 for name in self._names
             }
-            self._show(self._joined({name: text for name, (_, text) in progress.items()}))
-            if all(over for over, _ in progress.values()) or changed() is not None:
+            self.show(self._joined({name: text for name, (_, text) in progress.items()}))
+            if all(over for over, _ in progress.values()) or self._asked_otherwise() is not None:
                 return
             await asyncio.sleep(DRAIN_POLL_SECONDS)
 
-    async def _recheck(
-        self, befores: Mapping[str, verify.Before], recheck: Recheck, changed: Changed
-    ) -> str | None:
+    async def _recheck(self) -> str | None:
+        """Return why the hooks must not be called (again), after a new scrape, or None."""
         began_s = time.monotonic()
         waits = (self._targets.scraped_since(name, began_s) for name in self._names)
         seen = dict(zip(self._names, await asyncio.gather(*waits), strict=True))
-        against = self._changed_since(befores, changed)
+        against = self._changed()
         if against is not None:
             return against
         if not all(seen.values()):
             unseen = ", ".join(name for name, scraped in seen.items() if not scraped)
             return f"no scrape of {unseen} has ended since the drain"
         try:
-            return await recheck()
+            return await self._ask_again()
         except Exception as error:  # noqa: BLE001 - any error is a refusal
             _log.exception("objection_broke", attempt=self.attempt.id)
             return f"the last check failed: {type(error).__name__}"
 
-    def _changed_since(self, befores: Mapping[str, verify.Before], changed: Changed) -> str | None:
-        against = changed()
+    async def _ask_again(self) -> str | None:
+        assert self._request is not None  # noqa: S101 - only a new attempt calls hooks
+        if self.lock is not None:
+            # First record the call in the lock. If no hook is called, the release corrects the record.
+            called = replace(self.attempt, state="calling", called_t=time.time())
+            held = await self.lock.renew(called)
+            if held.held is not True or not self.lock.still_ours():
+                return f"the lock was lost: {held.text}"
+        decision = await self._decider.decide(
+            self._request, self._managed, self.attempt.id, self.lock
+        )
+        return None if decision.verdict == guard.ACT else f"{decision.check}: {decision.text}"
+
+    def _changed(self) -> str | None:
+        """Return why the decision no longer holds, or None."""
+        against = self._asked_otherwise()
         if against is not None:
             return against
         # The guard checks that the last scrape, even a failed one, found the incident.
         silence_counts = self.attempt.trigger != "incident"
-        for name, before in befores.items():
+        for name, before in self._befores.items():
             text = self._targets.stale(name, None) or self._targets.replaced(
                 name, before.process, silence_counts=silence_counts
             )
@@ -276,123 +245,130 @@ class Restart:
                 return self._joined({name: text}) + again
         return None
 
-    async def _write_call(self, lock: Lock | None) -> str | None:
-        called = replace(self.attempt, called_t=time.time())
+    def _asked_otherwise(self) -> str | None:
+        """Return why the request or the configuration is not that of the decision, or None."""
+        if self._pending is not None and self._pending.withdrawn:
+            return "the request was withdrawn"
+        if {self._names[0], *self._targets.gang(self._names[0])} != set(self._names):
+            return "its gang has changed"
+        each = (self._reloaded(planned) for planned in self._planned)
+        return next((text for text in each if text is not None), None)
+
+    def _reloaded(self, planned: _Planned) -> str | None:
+        target = planned.target
+        now = self._targets.managed.get(target.name)
+        if now is None:
+            return f"{target.name} is no longer watched"
+        if now.target != target:
+            urls = f": {now.target.url}, not {target.url}" if now.target.url != target.url else ""
+            return f"{target.name} is now a different target{urls}"
+        if self._decider.backends.hook(now.settings.hook) is not planned.hook:
+            return f"the hook of {target.name} has changed"
+        return None
+
+    async def _write_call(self) -> str | None:
+        text = "the hook is called"
+        called = replace(self.attempt, called_t=time.time(), state="calling", text=text)
         try:
-            await self._move(called, "calling", "the hook is called")
+            await self._ledger.write(called)
         except JournalError as error:
             return f"not written to the journal: {error.cause}"
-        if lock is not None and not lock.still_ours():
+        self.attempt = called
+        self.show(text)
+        if self.lock is not None and not self.lock.still_ours():
             return "the lock was lost while the call was being written"
         return None
 
-    async def _call_hooks(
-        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, recheck: Recheck
-    ) -> dict[str, HookResult]:
+    async def _call_hooks(self) -> dict[str, HookResult]:
         results: dict[str, HookResult] = {}
-        due = list(calls)
+        due: Sequence[_Planned] = self._planned
         for retry in range(RETRIES_MAX + 1):
             if retry:
-                against = await self._retry_refusal(due, results, lock, recheck)
-                against = against or self._stopping()
+                against = await self._retry_refusal(due, results) or self.stopping
                 if against is not None:
-                    for call, _ in due:
-                        text = f"{results[call.target].text}; not called again: {against}"
-                        results[call.target] = replace(results[call.target], text=text)
+                    for name in (each.target.name for each in due):
+                        text = f"{results[name].text}; not called again: {against}"
+                        results[name] = replace(results[name], text=text)
                     break
-            for result in await asyncio.gather(*(self._call_hook(*each) for each in due)):
+            for result in await asyncio.gather(*map(self._call_hook, due)):
                 results.update(result)
-            due = [each for each in due if results[each[0].target].outcome == FAILED]
+            due = [each for each in due if results[each.target.name].outcome == FAILED]
             if not due:
                 break
         return results
 
     async def _retry_refusal(
-        self, due: Sequence[tuple[HookCall, Hook]], results: Mapping[str, HookResult],
-        lock: Lock | None, recheck: Recheck,
-    ) -> str | None:  # fmt: skip
-        names = [call.target for call, _ in due]
-        for name in names:
-            self._targets.acting(name, on=False)
+        self, due: Sequence[_Planned], results: Mapping[str, HookResult]
+    ) -> str | None:
+        for each in due:
+            self._targets.acting(each.target.name, on=False)
         await asyncio.sleep(RETRY_SECONDS)
         if any(each.outcome not in _DID_NOTHING for each in results.values()):
             # Some members were restarted, so retry the rest: half a gang cannot serve.
-            lost = lock is not None and not lock.still_ours()
+            lost = self.lock is not None and not self.lock.still_ours()
             return "the lock was lost" if lost else None
-        return await recheck()
+        return await self._recheck()
 
-    async def _call_hook(self, call: HookCall, hook: Hook) -> dict[str, HookResult]:
-        self._targets.acting(call.target, on=True)
-        limit = _seconds_max(hook)
+    async def _call_hook(self, planned: _Planned) -> dict[str, HookResult]:
+        name = planned.target.name
+        self._targets.acting(name, on=True)
+        limit = _seconds_max(planned.hook)
         try:
             async with asyncio.timeout(limit):
-                result = await hook.restart(call)
+                result = await planned.hook.restart(planned.call)
         except TimeoutError:
             text = f"the hook was cancelled after {limit:g} s"
             result = HookResult(outcome=UNCERTAIN, text=text)
         except Exception as error:  # noqa: BLE001 - it may have acted
-            _log.exception("hook_broke", attempt=call.attempt_id, target=call.target)
+            _log.exception("hook_broke", attempt=planned.call.attempt_id, target=name)
             text = f"the hook failed: {type(error).__name__}"
             result = HookResult(outcome=UNCERTAIN, text=text)
         result = replace(result, text=printable(result.text))
-        self._show(self._joined({call.target: result.text}))
-        return {call.target: result}
+        self.show(self._joined({name: result.text}))
+        return {name: result}
 
-    async def _verify(self, befores: Mapping[str, verify.Before], called_s: float) -> Attempt:
-        following = {
-            name: verify.Verification(before, self._settings.verify, self._startup_seconds[name])
-            for name, before in befores.items()
-        }
+    async def _verify(self, called_s: float) -> Attempt:
         seen: dict[str, verify.Progress] = {}
         began_s = time.monotonic()
         while True:
             asked_s = time.monotonic()
-            for name, scraped in (
-                await self._wait_for_scrapes(following.keys() - _finished(seen))
-            ).items():
+            left = [each for each in self._names if each not in seen or seen[each].outcome is None]
+            for name, scraped in (await self._wait_for_scrapes(left)).items():
                 signals, since_s = self._targets.signals(name), asked_s - called_s
                 if signals is None or not scraped:
                     # Without a scrape, do not count the time before this watcher started.
                     signals, since_s = signals or _UNSEEN, asked_s - began_s
                     signals = replace(signals, up=False)
                 kinds = self._targets.firing_kinds(name)
-                seen[name] = following[name].update(since_s, signals, kinds)
-            text = self._joined({name: seen[name].text for name in befores})
-            self._show(self._not_restarted + text)
+                seen[name] = self._following[name].update(since_s, signals, kinds)
+            text = self._joined({name: seen[name].text for name in self._befores})
+            self.show(self._not_restarted + text)
             outcomes = {each.outcome for each in seen.values()}
             if verify.DID_NOT_HELP in outcomes or outcomes == {verify.HELPED}:
                 outcome = verify.DID_NOT_HELP if verify.DID_NOT_HELP in outcomes else verify.HELPED
                 payoff_ratio = seen[self.attempt.target].payoff_ratio
                 return await self._end(outcome, self._not_restarted + text, payoff_ratio)
 
-    async def _wait_for_scrapes(self, names: Iterable[str]) -> dict[str, bool]:
-        began_s, names = time.monotonic(), list(names)
+    async def _wait_for_scrapes(self, names: Sequence[str]) -> dict[str, bool]:
+        began_s = time.monotonic()
         waits = (self._targets.next_scrape(name, SCRAPE_WAIT_SECONDS) for name in names)
         scraped = dict(zip(names, await asyncio.gather(*waits), strict=True))
         if not all(scraped.values()) or any(self._targets.signals(name) is None for name in names):
             await asyncio.sleep(max(0.0, BLIND_SECONDS - (time.monotonic() - began_s)))
         return scraped
 
-    async def _move(self, attempt: Attempt, state: str, text: str) -> None:
-        moved = replace(attempt, state=state, text=text)
-        await self._journal.write(moved)
+    async def _move(self, state: str, text: str, **more: Any) -> Attempt:
+        moved = replace(self.attempt, state=state, text=text, **more)
+        await self._ledger.put(moved)
         self.attempt = moved
-        self._show(text)
-
-    async def _move_if_possible(self, state: str, text: str) -> None:
-        try:
-            await self._move(self.attempt, state, text)
-        except JournalError as error:
-            self.attempt = replace(self.attempt, state=state, text=text)
-            _log.error("journal_failed", attempt=self.attempt.id, state=state, cause=error.cause)
-
-    async def _end(self, state: str, text: str, payoff_ratio: float | None = None) -> Attempt:
-        self.attempt = replace(self.attempt, ended_t=time.time(), payoff_ratio=payoff_ratio)
-        await self._move_if_possible(state, text)
+        self.show(text)
         return self.attempt
 
-    def _show(self, stage: str) -> None:
-        self.stage = stage
+    async def _end(self, state: str, text: str, payoff_ratio: float | None = None) -> Attempt:
+        return await self._move(state, text, ended_t=time.time(), payoff_ratio=payoff_ratio)
+
+    def show(self, stage: str) -> None:
+        self._ledger.show(self.attempt, stage)
         for name in self._names:
             self._targets.mark_changed(name)
 
@@ -404,10 +380,6 @@ class Restart:
 
 def _seconds_max(hook: Hook) -> float:
     return hook.timeout_seconds + HOOK_GRACE_SECONDS
-
-
-def _finished(seen: Mapping[str, verify.Progress]) -> set[str]:
-    return {name for name, each in seen.items() if each.outcome is not None}
 
 
 def _result_text(result: HookResult) -> str:

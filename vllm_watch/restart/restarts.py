@@ -1,6 +1,7 @@
 """Connect the restart objects, and turn incidents and schedules into requests."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
@@ -11,8 +12,10 @@ from vllm_watch import __version__
 from vllm_watch.board.board import Board
 from vllm_watch.board.restarts import RestartState
 from vllm_watch.config import Config
+from vllm_watch.errors import JournalError
 from vllm_watch.incidents.incident import ACTIVE, Incident, IncidentEvent
 from vllm_watch.restart.backends import Backends
+from vllm_watch.restart.checks import clock
 from vllm_watch.restart.controls import Controls
 from vllm_watch.restart.dispatcher import Dispatcher
 from vllm_watch.restart.evidence import EvidenceSource, EvidenceStore
@@ -20,17 +23,20 @@ from vllm_watch.restart.facts import RestartRequest
 from vllm_watch.restart.gates import Gates
 from vllm_watch.restart.operators import Operators
 from vllm_watch.restart.plan import PlanPublisher
-from vllm_watch.restart.schedule import Schedule, Scheduled, condition, reason
+from vllm_watch.restart.schedule import Schedule, condition, reason
 from vllm_watch.restart.targets import Targets
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.restart_times import ScheduleSettings
-from vllm_watch.state.journal import Journal
+from vllm_watch.state.journal import Entry, Journal
 from vllm_watch.support.token_file import TokenFile
 
 _log = structlog.get_logger()
 
 CHECK_SECONDS = 10.0
+
+LATE_SECONDS = 60.0
+"""A due time counts as missed after this many seconds. In that case the watcher was down or suspended, or the clock was set."""
 
 STOP_SECONDS = 4.0
 """A stop takes at most this many seconds. The next run verifies attempts that are still under way."""
@@ -55,7 +61,6 @@ class Restarts:
             self.targets, self.journal, self._controls, self._backends,
             EvidenceStore(folder, evidence),
         )  # fmt: skip
-        self._scheduled = Scheduled(self._controls, self.journal)
         self._schedule = Schedule(self._due, self._since)
         self._plan = PlanPublisher(
             board, self.targets, self.dispatcher, self._controls, self.journal, self._schedule
@@ -85,13 +90,10 @@ class Restarts:
         await self.open()
         await self.dispatcher.resume()
         self._schedule.start()
-        self._begin("suspension noticed", self.targets.tick())
-        self._begin("restarts", self.dispatcher.run())
-        self._begin("restarts shown", self._plan.run())
-        self._begin("restarts wanted", self._check_loop())
-
-    def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.add(asyncio.create_task(work, name=name))
+        self._spawn(self.targets.tick(), "suspension noticed")
+        self._spawn(self.dispatcher.run(), "restarts")
+        self._spawn(self._plan.run(), "restarts shown")
+        self._spawn(self._check_loop(), "restarts wanted")
 
     @property
     def hook_seconds(self) -> float:
@@ -167,7 +169,7 @@ class Restarts:
             return
         now_t = time.time()
         due_t = self._schedule.fell_due.get((name, schedule.name), now_t)
-        self._spawn(self._scheduled.note(name, schedule, due_t, now_t))
+        self._spawn(self._note_due(name, schedule, due_t, now_t))
         if now_t - due_t > schedule.misfire_seconds:
             return
         against = condition(schedule, self.targets.signals(name))
@@ -181,13 +183,44 @@ class Restarts:
         ))  # fmt: skip
 
     def _since(self, name: str, schedule: ScheduleSettings) -> float:
-        now_t = time.time()
-        if self._controls.known and self._controls.scheduled_t(name, schedule.name) is None:
-            self._spawn(self._scheduled.note(name, schedule, now_t, now_t))
-        return self._scheduled.since_t(name, schedule, self._plan.attempts or (), now_t)
+        """Return the Unix time after which to search for due times.
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+        If the last request was not carried out before the watcher ended, its due time is found again.
+        """
+        now_t, last_t = time.time(), self._controls.scheduled_t(name, schedule.name)
+        if self._controls.known and last_t is None:
+            self._spawn(self._note_due(name, schedule, now_t, now_t))
+        if last_t is None or last_t > now_t:
+            return now_t
+        made = any(
+            each.helped_since(name, last_t)
+            or (each.made_for(name, reason(schedule)) and each.began_t >= last_t)
+            for each in self._plan.attempts or ()
+        )
+        waits = not made and now_t - last_t <= schedule.misfire_seconds
+        return last_t - 1.0 if waits else last_t
+
+    async def _note_due(
+        self, name: str, schedule: ScheduleSettings, due_t: float, now_t: float
+    ) -> None:
+        late_s = now_t - due_t
+        with contextlib.suppress(JournalError):
+            await self._controls.set_scheduled(name, schedule.name, due_t)
+            if late_s <= LATE_SECONDS:
+                return
+            kept = late_s <= schedule.misfire_seconds
+            after = (
+                "requested now" if kept else f"skipped: later than {schedule.misfire_seconds:g} s"
+            )
+            missed = f"{reason(schedule)} since {clock(due_t)}, {late_s / 60:.0f} min late"
+            _log.warning("schedule_missed", target=name, because=missed, after=after)
+            await self.journal.note(Entry(
+                t=now_t, actor="vllm-watch", source="schedule", action="missed", target=name, reason=missed,
+                after=after,
+            ))  # fmt: skip
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str | None = None) -> None:
+        task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from vllm_watch.board.board import Board, TargetEntry
+from vllm_watch.board.board import Board
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.incidents.verdicts import RestartNews
 from vllm_watch.restart.checks import clock
@@ -16,6 +16,7 @@ from vllm_watch.samples.target import Target
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.state.attempt import Attempt
+from vllm_watch.support.waiting import happens
 
 HEALTHY = frozenset(("idle", "serving", "prefilling", "overloaded"))
 """In these states an engine serves requests, though it may be at its limit."""
@@ -82,12 +83,7 @@ class Targets:
 
     async def next_scrape(self, name: str, timeout_seconds: float) -> bool:
         event = self._next_scrapes.setdefault(name, asyncio.Event())
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                await event.wait()
-        except TimeoutError:
-            return False
-        return True
+        return await happens(event, timeout_seconds)
 
     async def scraped_since(self, name: str, since_s: float) -> bool:
         """Wait for a scrape that began after `since_s` (monotonic). Return False if none comes in time."""
@@ -177,16 +173,12 @@ class Targets:
 
     def peers(self, name: str) -> Peers | None:
         """Return the group's health without the engines that go down with the target."""
-        own = self.managed.get(name)
-        if own is None:
+        group, gang = self.group(name), self.gang(name)
+        if not group:
             return None
-        engine, gang = self.same_engine(name), self.gang(name)
-
         healthy, unknown, total = 0, 0, 1 if gang else max(1, self._engines(name).healthy)
-        for other, managed in self.managed.items():
-            if other in engine or other in gang or managed.target.group != own.target.group:
-                continue
-            engines = self._engines(other)
+        for other in group - self.same_engine(name) - set(gang):
+            managed, engines = self.managed[other], self._engines(other)
             healthy += 0 if managed.restarting or managed.draining else engines.healthy
             total += engines.total
             unknown += engines.unknown
@@ -194,8 +186,9 @@ class Targets:
 
     def _engines(self, name: str) -> Peers:
         entry = self._board.targets.get(name)
-        signals = None if entry is None or not _is_fresh(entry) else entry.signals
-        if signals is None:
+        signals = None if entry is None else entry.signals
+        fresh_seconds = FRESH_SCRAPES * entry.interval_seconds if entry is not None else 0.0
+        if signals is None or time.time() - signals.t > max(FRESH_SECONDS_MIN, fresh_seconds):
             return Peers(healthy=0, total=1, unknown=1)
         states = [engine.state for engine in signals.engines.values()] or [signals.state]
         serves = signals.up and signals.health_status in (None, 200)
@@ -207,17 +200,10 @@ class Targets:
 
     def startup_seconds(self, name: str) -> float | None:
         """Return how long the longest recent start of the target took. If this is unknown, use the starts of the target's group."""
-        own, signals = self.managed.get(name), self.signals(name)
-        if own is None:
-            return None
-        if signals is not None and signals.startup_seconds is not None:
+        group, signals = self.group(name), self.signals(name)
+        if group and signals is not None and signals.startup_seconds is not None:
             return signals.startup_seconds
-        group = (
-            self.signals(other)
-            for other, each in self.managed.items()
-            if each.target.group == own.target.group
-        )
-        seen = (signals.startup_seconds for signals in group if signals is not None)
+        seen = (signals.startup_seconds for signals in map(self.signals, group) if signals)
         return max((seconds for seconds in seen if seconds is not None), default=None)
 
     def start_failure(self, name: str) -> str | None:
@@ -233,18 +219,18 @@ class Targets:
         )
         return next(loops, None)
 
-    def gang(self, name: str) -> tuple[str, ...]:
+    def group(self, name: str) -> frozenset[str]:
+        """Return the targets of the target's group; empty if the target is not watched."""
         own = self.managed.get(name)
-        if own is None or not own.target.gang:
-            return ()
-        gang = own.target.gang
-        return tuple(
-            sorted(
-                each
-                for each, managed in self.managed.items()
-                if managed.target.gang == gang and each != name
-            )
-        )
+        group = None if own is None else own.target.group
+        return frozenset(each for each, it in self.managed.items() if it.target.group == group)
+
+    def gang(self, name: str) -> tuple[str, ...]:
+        """Return the other members of the target's gang."""
+        own = self.managed.get(name)
+        gang = "" if own is None else own.target.gang
+        alike = {each for each, it in self.managed.items() if gang and it.target.gang == gang}
+        return tuple(sorted(alike - {name}))
 
     def same_engine(self, name: str) -> frozenset[str]:
         """Return the targets that share the address, the pod and port, or the PID."""
@@ -269,11 +255,7 @@ class Targets:
         own, engine = self.managed.get(name), self.same_engine(name)
         if own is None:
             return ()
-        group = own.target.group
-        members = engine.union(
-            self.gang(name),
-            (other for other, managed in self.managed.items() if managed.target.group == group),
-        )
+        group, members = own.target.group, engine.union(self.gang(name), self.group(name))
         addresses = {self.managed[each].target.address for each in members if each in self.managed}
         return tuple(
             replace(each, target=name)
@@ -291,7 +273,9 @@ class Targets:
         if managed is not None:
             managed.restarting = attempt is None
         if attempt is not None:
-            self._set_restart_news(name, RestartNews(missing=_missing(attempt)))
+            text = f"vllm-watch restarted it {clock(attempt.acted_t)}, and it did not come back"
+            missing = text if attempt.state == "did_not_help" else None
+            self._set_restart_news(name, RestartNews(missing=missing))
 
     def acting(self, name: str, *, on: bool) -> None:
         """While `on`, detectors expect that the server does not answer."""
@@ -315,30 +299,14 @@ class Targets:
 
     async def changes(self, timeout_seconds: float) -> set[str]:
         """Return the names of changed targets; after the timeout, all names."""
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                await self._change.wait()
-        except TimeoutError:
+        if not await happens(self._change, timeout_seconds):
             return set(self.managed)
         self._change.clear()
         changed, self._changed = self._changed, set()
         return changed
 
 
-def _is_fresh(entry: TargetEntry) -> bool:
-    if entry.signals is None:
-        return False
-    age_s = time.time() - entry.signals.t
-    return age_s <= max(FRESH_SECONDS_MIN, FRESH_SCRAPES * entry.interval_seconds)
-
-
 def another(process: Process) -> str:
     """Return the reason "another process serves"."""
     since = "" if process.start_time is None else f" since {clock(process.start_time)}"
     return f"another process {'serves' if process.up else 'ran'}{since}"
-
-
-def _missing(attempt: Attempt) -> str | None:
-    if attempt.state != "did_not_help":
-        return None
-    return f"vllm-watch restarted it {clock(attempt.acted_t)}, and it did not come back"

@@ -109,11 +109,8 @@ def before(
     if signals is None:
         return Before(process=process)
     stuck = not signals.up or signals.state in ("stalled", "down")
-    return Before(
-        process=process,
-        throughput_ratio=0.0 if stuck else _ratio(signals),
-        kinds=frozenset(firing_kinds),
-    )
+    ratio = 0.0 if stuck else _ratio(signals)
+    return Before(process=process, throughput_ratio=ratio, kinds=frozenset(firing_kinds))
 
 
 def befores(attempt: Attempt) -> dict[str, Before] | None:

@@ -55,6 +55,11 @@ class Attempt:
     def helped_since(self, target: str, t: float) -> bool:
         return self.state == "helped" and target in self.names and (self.ended_t or 0.0) >= t
 
+    def made_for(self, target: str, reason: str) -> bool:
+        """Return True if this attempt, or dry run, carried out or carries out such a request."""
+        same = (self.target, self.reason) == (target, reason)
+        return same and (self.spent or self.open or self.state == "dry_run")
+
     @property
     def open(self) -> bool:
         return self.state in OPEN_STATES

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.restart.hooks.calls import alive, call, started, until
-from vllm_watch.restart.hooks import base, server_process, supervisor
+from vllm_watch.restart.hooks import base, server_process
+from vllm_watch.restart.hooks.command import Hook
+from vllm_watch.settings.hooks import CommandHook
+from vllm_watch.sources.engine_processes import descendants
 
 POSING = Path(__file__).parent / "posing_vllm.py"
 
@@ -61,7 +64,9 @@ async def pid_found(told):
 
 async def why_not(told):
     """Return why no server is taken, as the command hook with `relaunches: false` reports it."""
-    return await supervisor.refusal(base.Tools(), told)
+    return await Hook(
+        CommandHook(name="a", argv=("/bin/true",), relaunches=False), base.Tools()
+    ).refusal(told)
 
 
 async def test_server_is_found_beside_another_one(serve):
@@ -69,7 +74,9 @@ async def test_server_is_found_beside_another_one(serve):
     vllm, other = serve(), serve()
     found = await server_process.find(base.Tools(), vllm.call())
     assert found.facts.pid == vllm.pid
-    assert {vllm.engine, vllm.worker, vllm.helper} <= {each.pid for each in found.descendants()}
+    assert {vllm.engine, vllm.worker, vllm.helper} <= {
+        each.pid for each in descendants(found.facts.pid, found.all)
+    }
     named = f"http://localhost:{other.port}"
     assert await pid_found(other.call(process_start_time=None, url=named)) == other.pid
 

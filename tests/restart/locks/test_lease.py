@@ -18,6 +18,7 @@ from vllm_watch.clients.kubernetes import Api, KubernetesError
 from vllm_watch.restart.hooks.base import Tools
 from vllm_watch.restart.locks import lease
 from vllm_watch.restart.locks.lease import ANNOTATION
+from vllm_watch.restart.locks.record import Release
 from vllm_watch.settings.restart import LockSettings
 from vllm_watch.state.attempt import Attempt
 
@@ -286,9 +287,9 @@ async def test_release_without_an_answer(here, monkeypatch, done, used, end):
 async def test_a_thousand_that_were_left_are_remembered(here):
     assert (await here.lock().acquire("w1", "a0")).held is True
     watcher = here.watcher()
-    watcher.release_later("a0", 0.0, used=False)
+    watcher.release_later(Release("a0", used=False))
     for number in range(1000):
-        watcher.release_later(f"b{number}", 0.0, used=False)
+        watcher.release_later(Release(f"b{number}", used=False))
     assert (await here.lock(watcher).acquire("w1", "a1")).held is False
 
 

@@ -7,10 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vllm_watch.restart.locks import past as pasts
 from vllm_watch.restart.locks import record as records
-from vllm_watch.restart.locks.past import PAST_MAX, TARGET_PAST_MAX, Past
-from vllm_watch.restart.locks.record import Limits, Now, Record, Sightings, Slot, Spent
+from vllm_watch.restart.locks.record import (
+    PAST_MAX,
+    TARGET_PAST_MAX,
+    Limits,
+    Now,
+    Past,
+    Record,
+    Release,
+    Sightings,
+    Slot,
+    Spent,
+)
 from vllm_watch.state.attempt import Attempt
 
 TTL_SECONDS = 60.0
@@ -72,7 +81,7 @@ RESTS = {
 @pytest.mark.parametrize(("clock", "at", "free"), RESTS.values(), ids=RESTS)
 def test_rest_after_a_restart(clock, at, free):
     """The next one waits that long, by its own clock."""
-    given = records.give_back(one_held(), "a1", Watcher("w1").now(0), rest_seconds=100, used=True)
+    given = records.give_back(one_held(), Watcher("w1").now(0), Release("a1", 100))
     assert given.record is not None
     asker = Watcher("w2", clock)
     asker.see(given.record, 10)  # it first looks a little later
@@ -97,7 +106,7 @@ def test_hour_of_a_ghost_begins_when_it_is_found():
     early.see(ghost, 0)
     at = 5000.0
     found = taken(early.take(ghost, at, "a2", limits))
-    found = taken(records.give_back(found, "a2", early.now(at), rest_seconds=0, used=True))
+    found = taken(records.give_back(found, early.now(at), Release("a2")))
     assert Watcher("w3").take(found, at + 3000, "a3", limits).record is None
     assert Watcher("w3").take(found, at + 3603, "a3", limits).record is not None
 
@@ -141,7 +150,7 @@ def test_what_nobody_of_us_wrote_is_not_read(document):
 
 def test_it_is_read_as_it_was_written():
     two = taken(Watcher("w").take(one_held(), 99, "a9", Limits(slots=3, per_hour=3)))
-    resting = taken(records.give_back(two, "a9", Now(0, T), rest_seconds=50, used=True))
+    resting = taken(records.give_back(two, Now(0, T), Release("a9", 50)))
     assert Record.from_json(json.loads(json.dumps(resting.to_json()))) == resting
 
 
@@ -176,7 +185,7 @@ def test_limits_hold_whatever_is_done_in_whatever_order(steps, slots, per_hour):
                 record, believed[attempt_id] = change.record, at + TTL_SECONDS
         elif what == "give":
             believed.pop(attempt_id, None)
-            change = records.give_back(record, attempt_id, now, rest_seconds=0, used=True)
+            change = records.give_back(record, now, Release(attempt_id))
             record = change.record or record
         assert sum(until > at for until in believed.values()) <= slots
         assert sum(each > at - 3600 for each in began) <= per_hour
@@ -194,7 +203,7 @@ GIVEN_BACK = {
 def test_giving_back_leaves_what_is_others(rest, used, slots, spent):
     """Their slots are held, and their hours began when they did."""
     two = taken(Watcher("w2").take(one_held(), 5, "a2", Limits(slots=2)))
-    given = taken(records.give_back(two, "a2", Watcher("w2").now(9), rest_seconds=rest, used=used))
+    given = taken(records.give_back(two, Watcher("w2").now(9), Release("a2", rest, used=used)))
     assert [slot.attempt_id for slot in given.slots] == slots
     assert [slot.attempt_id for slot in given.held] == ["a1"]
     assert [each.attempt_id for each in given.spent] == spent
@@ -208,20 +217,20 @@ MADE = Attempt(
 
 
 def one(attempt_id="a1", **changed):
-    found = pasts.past(replace(MADE, id=attempt_id, **changed), "host-1")
+    found = records.past_of(replace(MADE, id=attempt_id, **changed), "host-1")
     assert found is not None
     return found
 
 
 def states(known, *held, host="host-1"):
-    return [(each.id, each.state) for each in pasts.others(known, held, host, "mine")]
+    return [(each.id, each.state) for each in records.others(known, held, host, "mine")]
 
 
 def test_it_comes_back_as_it_was():
     """Through JSON; and as an attempt that counts from its call."""
-    (read,) = pasts.from_json([asdict(one())])
+    (read,) = records.pasts_from_json([asdict(one())])
     assert read == one()
-    (attempt,) = pasts.others([read], {"a1"}, "host-2", "mine")
+    (attempt,) = records.others([read], {"a1"}, "host-2", "mine")
     assert (attempt.acted_t, attempt.incident_id, attempt.state) == (12.0, "i1", "calling")
 
 
@@ -237,30 +246,30 @@ def test_who_has_no_slot_and_no_end_is_uncertain():
     known = (one("a1"), one("a2", state="intent"), one("a3", state="helped"), one("mine"))
     assert states(known) == [("a1", "uncertain"), ("a3", "helped")]
     assert states(known, "a1", "a2") == [("a1", "calling"), ("a2", "intent"), ("a3", "helped")]
-    assert [each.id for each in pasts.without_ghosts(known, ())] == ["a1", "a3", "mine"]
+    assert [each.id for each in records.without_ghosts(known, ())] == ["a1", "a3", "mine"]
 
 
 def test_it_begins_once_and_ends_once():
     """A further question does not take back that it was called; what touched nothing is forgotten."""
-    known = pasts.first((), one(state="intent"))
-    known = pasts.put(known, one())
-    assert pasts.first(known, one(state="intent")) == known
-    assert pasts.ended(known, "a1", one(state="helped"), used=True) == (one(state="helped"),)
-    assert pasts.ended(known, "a1", None, used=True) == known
-    assert pasts.ended(known, "a1", one(state="cancelled"), used=False) == ()
+    known = records.first((), one(state="intent"))
+    known = records.put(known, one())
+    assert records.first(known, one(state="intent")) == known
+    assert records.ended(known, "a1", one(state="helped"), used=True) == (one(state="helped"),)
+    assert records.ended(known, "a1", None, used=True) == known
+    assert records.ended(known, "a1", one(state="cancelled"), used=False) == ()
 
 
 def test_it_is_bounded():
     """The oldest of a target goes first, then the oldest of all."""
     known: tuple[Past, ...] = (one("other", address="10.0.0.2:8000"),)
     for number in range(TARGET_PAST_MAX + 3):
-        known = pasts.put(known, one(f"a{number}"))
+        known = records.put(known, one(f"a{number}"))
     assert [each.id for each in known] == [
         "other",
         *(f"a{n}" for n in range(3, TARGET_PAST_MAX + 3)),
     ]
     for number in range(PAST_MAX):
-        known = pasts.put(known, one(f"b{number}", address=f"10.0.1.1:{number}"))
+        known = records.put(known, one(f"b{number}", address=f"10.0.1.1:{number}"))
     assert len(known) == PAST_MAX
     assert known[0].id == "b0"
 
@@ -280,7 +289,7 @@ NOT_OURS = {
 def test_what_is_not_ours_is_not_read(document):
     """It is a no."""
     with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
-        pasts.from_json(document)
+        records.pasts_from_json(document)
 
 
 def test_of_what_a_stranger_wrote_little_is_said():

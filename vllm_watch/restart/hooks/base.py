@@ -5,21 +5,29 @@ import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol, cast
+from typing import Any, cast
 
 import aiohttp
 
 from vllm_watch.clients.signed_post import new_session
 from vllm_watch.errors import Finding, WatchError
+from vllm_watch.restart.facts import RestartRequest
 from vllm_watch.restart.gates import Gates
+from vllm_watch.restart.verify import Before
+from vllm_watch.samples.target import Target
 from vllm_watch.settings.hooks import HookSettings
 from vllm_watch.support import plugins
 
 DONE, REFUSED, FAILED, UNCERTAIN = "done", "refused", "failed", "uncertain"
 """REFUSED and FAILED calls had no effect. Only FAILED calls are retried. UNCERTAIN calls may have
 restarted the server."""
+
+CONTAINER_START_SECONDS = 2.0
+"""A server may seem this much older than its container, because the two clocks are read at different
+moments, and the kubelet's times are whole seconds."""
 
 ENVIRONMENT_PREFIX = "VLLM_WATCH_"
 _FOLDER = "vllm_watch.restart.hooks"
@@ -61,6 +69,18 @@ class HookCall:
     node: str | None = None
     process_start_time: float | None = None  # Unix seconds
 
+    @classmethod
+    def of(
+        cls, request: RestartRequest, target: Target, attempt_id: str, before: Before
+    ) -> "HookCall":
+        return cls(
+            attempt_id=attempt_id, target=target.name, url=target.url, group=target.group,
+            trigger=request.trigger, reason=request.reason, engine=request.engine,
+            incident_id=request.incident_id, kind=request.kind, cause=request.cause,
+            namespace=target.namespace or None, pod=target.pod or None, node=target.node or None,
+            process_start_time=before.process.start_time,
+        )  # fmt: skip
+
     def payload(self) -> dict[str, str | float | None]:
         told = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**told, "target_url": self.url}
@@ -74,7 +94,7 @@ class HookCall:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class HookResult:
     """The result of one call."""
 
@@ -82,19 +102,47 @@ class HookResult:
     text: str  # a sentence without secrets
 
 
-class Hook(Protocol):
-    """Restarts servers in one way."""
+class Hook:
+    """Restarts servers in one way. The error of a kind's `check`, `act` or `findings` is its answer."""
 
-    timeout_seconds: float  # longest duration of `restart`
+    ENDING_SECONDS = 0.0  # a call may end this much after its timeout
+    _settings: Any
+
+    def __init__(self, settings: HookSettings, tools: Tools) -> None:
+        self._settings = settings
+        self._tools = tools
+        self.timeout_seconds = settings.timeout_seconds + self.ENDING_SECONDS
 
     async def refusal(self, call: HookCall) -> str | None:
         """Return why this server must not be restarted, or None. Changes nothing."""
+        try:
+            return await self.check(call)
+        except WatchError as error:
+            return error.cause
 
     async def restart(self, call: HookCall) -> HookResult:
         """Restart the server. Raises only CancelledError, and then leaves no child process running."""
+        try:
+            return await self.act(call)
+        except WatchError as error:
+            return HookResult(FAILED, error.cause)
 
     async def rehearse(self, call: HookCall) -> list[Finding]:
         """Check reachability, permissions and whether the server would start again. Changes nothing."""
+        try:
+            return await self.findings(call)
+        except WatchError as error:
+            return [Finding(ok=False, text=error.cause, remedy=error.remedy)]
+
+    async def check(self, call: HookCall) -> str | None:
+        raise NotImplementedError
+
+    async def act(self, call: HookCall) -> HookResult:
+        """Raises WatchError only if nothing was done."""
+        raise NotImplementedError
+
+    async def findings(self, call: HookCall) -> list[Finding]:
+        raise NotImplementedError
 
 
 def kinds() -> dict[str, ModuleType]:
@@ -109,3 +157,12 @@ def make(kind: str, settings: HookSettings, tools: Tools) -> Hook:
         known = ", ".join(kinds())
         raise WatchError(f"hooks.{kind}: this vllm-watch has no such kind", f"take one of {known}")
     return cast("Hook", module.Hook(settings, tools))
+
+
+def unix_t(moment: object) -> float | None:
+    """Return the Unix time of an ISO 8601 text; None if it is malformed or means never (year 1)."""
+    try:
+        found = datetime.fromisoformat(str(moment))
+    except ValueError:
+        return None
+    return found.timestamp() if found.tzinfo is not None and found.year > 1 else None

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vllm_watch.restart.hooks import reaper
 from vllm_watch.support import json_text
@@ -69,7 +70,7 @@ async def _run(
         finally:
             await _end(process)
         os.set_blocking(reading, False)
-        return _ended(_report(reading), timed_out, output.tail())
+        return Ended(timed_out=timed_out, tail=output.tail(), **_report(reading))
     finally:
         os.close(reading)
 
@@ -111,23 +112,12 @@ def _spec(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     return descriptor
 
 
-def _report(descriptor: int) -> dict[str, int | str | None]:
+def _report(descriptor: int) -> dict[str, Any]:
     try:
         report = json_text.read(os.read(descriptor, _REPORT_BYTES_MAX))
     except (BlockingIOError, ValueError):
         return {}
     return report if isinstance(report, dict) else {}
-
-
-def _ended(report: Mapping[str, int | str | None], timed_out: bool, tail: str) -> Ended:
-    status, unable, left = (report.get(key) for key in ("status", "unable", "left"))
-    return Ended(
-        status=status if isinstance(status, int) else None,
-        unable=unable if isinstance(unable, str) else None,
-        timed_out=timed_out,
-        left=left if isinstance(left, int) else 0,
-        tail=tail,
-    )
 
 
 class _Output:

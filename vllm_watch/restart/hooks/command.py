@@ -9,30 +9,27 @@ from vllm_watch.restart.hooks import base, child, supervisor
 from vllm_watch.settings.hooks import CommandHook
 
 TRY_AGAIN_STATUS = 75  # EX_TEMPFAIL of sysexits.h
-ENDING_SECONDS = 8.0  # to end all children after the timeout
 
 
-class Hook:
+class Hook(base.Hook):
     """Runs the command, with the call's data in its environment."""
 
-    def __init__(self, settings: CommandHook, tools: base.Tools) -> None:
-        self._settings = settings
-        self._tools = tools
-        self.timeout_seconds = settings.timeout_seconds + ENDING_SECONDS
+    ENDING_SECONDS = 8.0  # to end all children after the timeout
+    _settings: CommandHook
 
-    async def refusal(self, call: base.HookCall) -> str | None:
+    async def check(self, call: base.HookCall) -> str | None:
         wrong = _cannot_run(self._settings.argv[0], self._tools.environ)
         if wrong is not None or self._settings.relaunches:
             return wrong
-        return await supervisor.refusal(self._tools, call)
+        found = await supervisor.finding(self._tools, call)
+        return None if found.ok else found.text
 
-    async def restart(self, call: base.HookCall) -> base.HookResult:
+    async def act(self, call: base.HookCall) -> base.HookResult:
         settings = self._settings
         ended = await child.run(settings.argv, self._environment(call), settings.timeout_seconds)
-        outcome, text = _judge(settings, ended)
-        return base.HookResult(outcome=outcome, text=text)
+        return base.HookResult(*_judge(settings, ended))
 
-    async def rehearse(self, call: base.HookCall) -> list[Finding]:
+    async def findings(self, call: base.HookCall) -> list[Finding]:
         program = self._settings.argv[0]
         wrong = _cannot_run(program, self._tools.environ)
         found = Finding(

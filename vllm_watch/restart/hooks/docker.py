@@ -4,9 +4,7 @@ Paths contain no API version, so each daemon uses its default. Source: docs.dock
 docs.podman.io, compat API.
 """
 
-import re
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -20,8 +18,6 @@ from vllm_watch.settings.hooks import DockerHook
 from vllm_watch.support import json_text
 from vllm_watch.support.redaction import excerpt
 
-START_TOLERANCE_SECONDS = 2.0
-"""A server may seem this much older than its container, because the two clocks are read at different moments."""
 ASK_SECONDS = 10.0
 _ANSWER_BYTES_MAX = 1 << 20  # an inspect response has about 10 KB
 _ERROR_BYTES_MAX = 2000
@@ -43,47 +39,37 @@ class Container:
         return self.restart_policy in ("always", "unless-stopped")
 
 
-class Hook:
+class Hook(base.Hook):
     """Requests the restart of one container and waits for the answer."""
 
-    def __init__(self, settings: DockerHook, tools: base.Tools) -> None:
-        self._settings = settings
-        self._tools = tools
-        self.timeout_seconds = settings.timeout_seconds + ASK_SECONDS
+    ENDING_SECONDS = ASK_SECONDS
+    _settings: DockerHook
 
-    async def refusal(self, call: base.HookCall) -> str | None:
-        try:
-            return _unfit(await self._inspect(), call)
-        except HookError as error:
-            return error.cause
+    async def check(self, call: base.HookCall) -> str | None:
+        return _unfit(await self._inspect(), call)
 
-    async def restart(self, call: base.HookCall) -> base.HookResult:
+    async def act(self, call: base.HookCall) -> base.HookResult:
         settings = self._settings
+        container = await self._inspect()
+        wrong = _unfit(container, call)
+        if wrong is not None:
+            return base.HookResult(base.REFUSED, wrong)
         try:
-            container = await self._inspect()
-            wrong = _unfit(container, call)
-            if wrong is not None:
-                return base.HookResult(outcome=base.REFUSED, text=wrong)
             # Use the id, because another container may have taken the name.
             status, body = await request_restart(
                 self._tools, settings.socket, container.id,
                 settings.stop_seconds, settings.timeout_seconds,
             )  # fmt: skip
-        except HookError as error:
-            return base.HookResult(outcome=base.FAILED, text=error.cause)
         except TimeoutError:
             text = f"the daemon has not answered within {settings.timeout_seconds:g} s"
-            return base.HookResult(outcome=base.UNCERTAIN, text=text)
+            return base.HookResult(base.UNCERTAIN, text)
         except aiohttp.ClientError as error:
             text = f"the daemon got the request, but its answer was cut off: {error}"
-            return base.HookResult(outcome=base.UNCERTAIN, text=text)
+            return base.HookResult(base.UNCERTAIN, text)
         return _judge(container, status, body)
 
-    async def rehearse(self, call: base.HookCall) -> list[Finding]:
-        try:
-            container = await self._inspect()
-        except HookError as error:
-            return [Finding(ok=False, text=error.cause, remedy=error.remedy)]
+    async def findings(self, call: base.HookCall) -> list[Finding]:
+        container = await self._inspect()
         wrong = _unfit(container, call)
         text = f"container {container.name} ({container.id[:12]}) is {container.status}"
         remedy = "name the container of this server, and check that it is running"
@@ -105,7 +91,7 @@ def _unfit(container: Container, call: base.HookCall) -> str | None:
     started = call.process_start_time
     if started is None or container.started_t is None:
         return None
-    if started < container.started_t - START_TOLERANCE_SECONDS:
+    if started < container.started_t - base.CONTAINER_START_SECONDS:
         return f"container {container.name} was started after the observed server: it is a different one"
     return None
 
@@ -124,8 +110,7 @@ def _relaunch(container: Container) -> Finding:
 
 def _judge(container: Container, status: int, body: bytes) -> base.HookResult:
     if status == _DONE:
-        text = f"the daemon has restarted container {container.name}"
-        return base.HookResult(outcome=base.DONE, text=text)
+        return base.HookResult(base.DONE, f"the daemon has restarted container {container.name}")
     text = f"the daemon answered for container {container.name}: {answer_text(status, body)}"
     match status:
         case 304 | 409:  # 304: nothing changed; 409: another operation is in progress
@@ -134,7 +119,7 @@ def _judge(container: Container, status: int, body: bytes) -> base.HookResult:
             outcome = base.REFUSED
         case _:
             outcome = base.UNCERTAIN
-    return base.HookResult(outcome=outcome, text=text)
+    return base.HookResult(outcome, text)
 
 
 async def inspect(tools: base.Tools, socket: Path, container: str) -> Container:
@@ -206,14 +191,5 @@ def _container(document: Any) -> Container:
         name=str(document.get("Name", "")).lstrip("/"),
         status=str(state["Status"]),
         restart_policy=str((document["HostConfig"].get("RestartPolicy") or {}).get("Name") or "no"),
-        started_t=_unix(str(state.get("StartedAt", ""))),
+        started_t=base.unix_t(state.get("StartedAt")),
     )
-
-
-def _unix(text: str) -> float | None:
-    # The daemon writes nanoseconds, but fromisoformat takes microseconds. Year 1 means never.
-    try:
-        moment = datetime.fromisoformat(re.sub(r"(\.\d{6})\d*", r"\1", text))
-    except ValueError:
-        return None
-    return moment.timestamp() if moment.tzinfo is not None and moment.year > 1 else None

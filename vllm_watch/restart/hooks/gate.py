@@ -3,9 +3,6 @@
 Source: kubernetes.io, Configure Liveness, Readiness and Startup Probes.
 """
 
-import asyncio
-from contextlib import suppress
-
 import aiohttp
 
 from vllm_watch.board.restarts import Probes
@@ -15,35 +12,30 @@ from vllm_watch.restart.gates import ASKED_SECONDS, SAME_START_SECONDS, Gates
 from vllm_watch.restart.hooks import base
 from vllm_watch.settings.hooks import GateHook
 from vllm_watch.support import json_text
+from vllm_watch.support.waiting import happens
 
 _ASK_SECONDS = 5.0
 _ANSWER_BYTES_MAX = 10_000
 _READ_PAGE = "add the liveness probe of docs/hooks/gate.md to the engine's container"
 
 
-class Hook:
+class Hook(base.Hook):
     """Answers "kill" to the probe until the server has ended or the timeout has passed."""
 
-    def __init__(self, settings: GateHook, tools: base.Tools) -> None:
-        self._settings = settings
-        self._tools = tools
-        self.timeout_seconds = settings.timeout_seconds
+    _settings: GateHook
 
-    async def refusal(self, call: base.HookCall) -> str | None:
-        try:
-            await self._server_start(call)
-        except HookError as error:
-            return error.cause
+    async def check(self, call: base.HookCall) -> str | None:
+        await self._server_start(call)
         return None
 
-    async def restart(self, call: base.HookCall) -> base.HookResult:
+    async def act(self, call: base.HookCall) -> base.HookResult:
         try:
             started_t = await self._server_start(call)
         except HookError as error:
-            return base.HookResult(outcome=base.REFUSED, text=error.cause)
+            return base.HookResult(base.REFUSED, error.cause)
         return await self._kill(self._gates(), call.target, started_t)
 
-    async def rehearse(self, call: base.HookCall) -> list[Finding]:
+    async def findings(self, call: base.HookCall) -> list[Finding]:
         again = Finding(
             ok=True,
             text="Kubernetes restarts the container if the pod's restartPolicy is Always: check "
@@ -68,19 +60,16 @@ class Hook:
     async def _kill(self, gates: Gates, target: str, started_t: float) -> base.HookResult:
         seconds = self._settings.timeout_seconds
         with gates.killing(target, started_t, seconds) as kill:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await kill.ended.wait()
-            if kill.ended.is_set():
+            if await happens(kill.ended, seconds):
                 text = "the probe failed, and the server has ended"
                 if not kill.answers:
                     text = "the server ended before its probe failed"
-                return base.HookResult(outcome=base.DONE, text=text)
+                return base.HookResult(base.DONE, text)
         if not kill.answers:
             text = f"no liveness probe asked within {seconds:g} s: nothing was restarted"
-            return base.HookResult(outcome=base.FAILED, text=text)
+            return base.HookResult(base.FAILED, text)
         text = f"the probe failed for {seconds:g} s, but the server has not ended yet"
-        return base.HookResult(outcome=base.UNCERTAIN, text=text)
+        return base.HookResult(base.UNCERTAIN, text)
 
     async def _server_start(self, call: base.HookCall) -> float:
         looked_t = self._gates().probes(call.target).scraped_start_t

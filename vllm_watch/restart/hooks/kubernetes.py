@@ -8,10 +8,10 @@ kubectl rollout restart; lws.sigs.k8s.io.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, in_cluster, part
@@ -28,57 +28,45 @@ WAIT_SECONDS = 10.0
 TRIES_MAX = 4
 """A patch is tried at most this many times. A try fails with a conflict if the object changes meanwhile."""
 
-_T = TypeVar("_T")
-
 _REMEDY = "check with kubectl get pod -o yaml; see docs/hooks/kubernetes.md"
-_GRACE_SECONDS = 5.0
 _DRY_RUN = {"dryRun": "All"}
 _OK, _GONE, _CONFLICT, _TOO_MANY, _SERVER_ERRORS = 200, 404, 409, 429, 500
 _TWO_BUDGETS = "more than one PodDisruptionBudget"
 
 
-class Hook:
+class Hook(base.Hook):
     """Calls the API server with our pod's service account."""
 
-    def __init__(self, settings: KubernetesHook, tools: base.Tools) -> None:
-        self._settings = settings
-        self._tools = tools
-        self.timeout_seconds = settings.timeout_seconds + _GRACE_SECONDS
+    ENDING_SECONDS = 5.0
+    _settings: KubernetesHook
 
-    async def refusal(self, call: base.HookCall) -> str | None:
-        try:
-            await self._plan(self._target(call))
-        except (HookError, KubernetesError) as error:
-            return error.cause
+    async def check(self, call: base.HookCall) -> str | None:
+        await self._plan(_Target(self._settings, self._tools, call))
         return None
 
-    async def restart(self, call: base.HookCall) -> base.HookResult:
-        act = None
+    async def act(self, call: base.HookCall) -> base.HookResult:
+        target = None
         try:
-            act = _Act(self._settings, self._target(call))
+            target = _Act(self._settings, self._tools, call)
             async with asyncio.timeout(self._settings.timeout_seconds):
-                return await act.run()
+                return await target.run()
         except (HookError, KubernetesError) as error:
             surely = base.REFUSED if isinstance(error, HookError) else base.FAILED
-            outcome = base.UNCERTAIN if act is not None and act.begun else surely
-            return base.HookResult(outcome=outcome, text=error.cause)
+            begun = target is not None and target.begun
+            return base.HookResult(base.UNCERTAIN if begun else surely, error.cause)
         except TimeoutError:
-            assert act is not None  # noqa: S101 - only act.run has a timeout
-            return act.at_timeout(self._settings.timeout_seconds)
+            assert target is not None  # noqa: S101 - only target.run has a timeout
+            return target.at_timeout()
 
-    async def rehearse(self, call: base.HookCall) -> list[Finding]:
-        findings: list[Finding] = []
+    async def findings(self, call: base.HookCall) -> list[Finding]:
+        target = _Target(self._settings, self._tools, call)
+        findings = await self._rights(target)
+        if not all(finding.ok for finding in findings):
+            return findings
         try:
-            target = self._target(call)
-            findings += await self._rights(target)
-            if all(finding.ok for finding in findings):
-                findings.append(Finding(ok=True, text=await self._plan(target)))
+            return [*findings, Finding(ok=True, text=await self._plan(target))]
         except (HookError, KubernetesError) as error:
-            findings.append(Finding(ok=False, text=error.cause, remedy=error.remedy))
-        return findings
-
-    def _target(self, call: base.HookCall) -> "_Target":
-        return _Target(self._settings, self._tools, call)
+            return [*findings, Finding(ok=False, text=error.cause, remedy=error.remedy)]
 
     async def _plan(self, target: "_Target") -> str:
         if self._settings.action == "evict":
@@ -131,7 +119,7 @@ class _Target:
         self.api = Api(in_cluster(tools.environ), tools.session)
         self.call = call
         self.namespace = settings.namespace or call.namespace or self.api.access.namespace
-        self._settings = settings
+        self.settings = settings
         self._environ = tools.environ
         if not self.namespace:
             cause = f"the namespace of {call.target} is not known"
@@ -149,75 +137,75 @@ class _Target:
             raise HookError(f"the pod of {call.target} is not known", remedy)
         own = self._environ.get("POD_NAME") or self._environ.get("HOSTNAME")
         ours = (call.pod, self.namespace) == (own, self.api.access.namespace)
-        if ours and not self._settings.state_outlives_pod:
+        if ours and not self.settings.state_outlives_pod:
             cause = "it is the pod in which vllm-watch runs, and the journal may be lost with it"
             remedy = "put state_dir on a volume that outlives the pod and set state_outlives_pod, or use gate"
             raise HookError(cause, remedy)
         answer = await self.api.get(f"/api/v1/namespaces/{self.namespace}/pods/{call.pod}")
         pod = _found(answer, f"pod {call.pod} in namespace {self.namespace}")
 
-        _judged(pod, lambda: (uid(pod), pod["metadata"]["namespace"]))
-        wrong = _judged(pod, pod_unfit, pod, call.url, call.process_start_time)
-        if wrong is not None:
-            raise HookError(wrong, _REMEDY)
-        wrong = _judged(pod, not_started_again, pod) if alone else None
-        if wrong is not None:
-            raise HookError(wrong, "run it as a Deployment or StatefulSet")
+        with _understood(pod):
+            _eviction_path(pod)  # this and the uid must be there
+            uid(pod)
+            wrong = pod_unfit(pod, call.url, call.process_start_time)
+            if wrong is not None:
+                raise HookError(wrong, _REMEDY)
+            wrong = not_started_again(pod) if alone else None
+            if wrong is not None:
+                raise HookError(wrong, "run it as a Deployment or StatefulSet")
         return pod
 
     async def rollout(self) -> dict[str, Any] | None:
-        name, kind = self._settings.workload, kind_of(self._settings.workload)
+        name, kind = self.settings.workload, kind_of(self.settings.workload)
         found = _found(await self.api.get(self.workload_path), name)
-        patch = _judged(found, rollout, kind, found, self.call.attempt_id)
-        if patch is None:
-            return None
-        wrong = _judged(found, workload_unfit, kind, found)
-        if wrong is not None:
-            raise HookError(wrong, "wait for it, or fix the workload")
-        if self.call.pod and not _judged(found, belongs, kind, found, await self.pod()):
-            cause = f"pod {self.call.pod} does not belong to {name}"
-            raise HookError(cause, "name the workload of the target's pod")
+        with _understood(found):
+            patch = rollout(kind, found, self.call.attempt_id)
+            if patch is None:
+                return None
+            wrong = workload_unfit(kind, found)
+            if wrong is not None:
+                raise HookError(wrong, "wait for it, or fix the workload")
+            if self.call.pod and not belongs(kind, found, await self.pod()):
+                cause = f"pod {self.call.pod} does not belong to {name}"
+                raise HookError(cause, "name the workload of the target's pod")
         return patch
 
     @property
     def workload_path(self) -> str:
-        workload = self._settings.workload
+        workload = self.settings.workload
         kind, name = kind_of(workload), workload.partition("/")[2]
-        return f"{kind.root}/namespaces/{self.namespace}/{kind.resource}/{name}"
+        return f"/apis/{kind.group}/v1/namespaces/{self.namespace}/{kind.resource}/{name}"
 
 
-class _Act:
-    def __init__(self, settings: KubernetesHook, target: "_Target") -> None:
-        self._settings, self._target, self._api = settings, target, target.api
-        self.begun = False  # True if a request may have changed something
-        self._accepted = ""
-        self._forbidden = ""  # why the API server rejects the eviction
+class _Act(_Target):
+    begun = False  # True if a request may have changed something
+    _accepted = ""
+    _forbidden = ""  # why the API server rejects the eviction
 
     async def run(self) -> base.HookResult:
         pod: Mapping[str, Any] | None
-        if self._settings.action == "evict":
-            pod = await self._target.pod(alone=True)
+        if self.settings.action == "evict":
+            pod = await self.pod(alone=True)
             result = await self._evict(pod)
         else:
-            pod = await self._target.pod() if self._target.call.pod else None
+            pod = await self.pod() if self.call.pod else None
             result = await self._roll_out()
         if result is not None:
             return result
         if pod is not None:
             await self._wait_gone(pod)
             self._accepted += "; it is gone"
-        return base.HookResult(outcome=base.DONE, text=self._accepted)
+        return base.HookResult(base.DONE, self._accepted)
 
-    def at_timeout(self, seconds: float) -> base.HookResult:
+    def at_timeout(self) -> base.HookResult:
+        seconds = self.settings.timeout_seconds
         if self._accepted:
             text = f"{self._accepted}; it was still ending after {seconds:g} s"
-            return base.HookResult(outcome=base.DONE, text=text)
+            return base.HookResult(base.DONE, text)
         if self._forbidden and not self.begun:
-            text = f"not within {seconds:g} s: {self._forbidden}"
-            return base.HookResult(outcome=base.REFUSED, text=text)
+            return base.HookResult(base.REFUSED, f"not within {seconds:g} s: {self._forbidden}")
         outcome = base.UNCERTAIN if self.begun else base.FAILED
-        text = f"the API server has not answered within {seconds:g} s"
-        return base.HookResult(outcome=outcome, text=text)
+        return base.HookResult(outcome, f"the API server has not answered within {seconds:g} s")
 
     async def _send(self, request: Awaitable[Answer]) -> Answer:
         self.begun = True
@@ -228,10 +216,10 @@ class _Act:
             raise
 
     async def _evict(self, pod: Mapping[str, Any]) -> base.HookResult | None:
-        name = f"pod {self._target.call.pod}"
+        name = f"pod {self.call.pod}"
         while True:
             try:
-                answer = await self._send(self._api.post(_eviction_path(pod), eviction(pod)))
+                answer = await self._send(self.api.post(_eviction_path(pod), eviction(pod)))
             except KubernetesError:
                 if not self.begun or not await self._is_ending(pod):
                     raise
@@ -247,39 +235,39 @@ class _Act:
         return _judge(answer, name)
 
     async def _is_ending(self, pod: Mapping[str, Any]) -> bool:
-        answer = await self._api.get(_eviction_path(pod).removesuffix("/eviction"))
+        answer = await self.api.get(_eviction_path(pod).removesuffix("/eviction"))
         if not answer.ok:
             return answer.status == _GONE
         found = answer.document
-        ending = _judged(found, lambda: found["metadata"].get("deletionTimestamp"))
-        return bool(ending) or _judged(found, uid, found) != uid(pod)
+        with _understood(found):
+            return bool(found["metadata"].get("deletionTimestamp")) or uid(found) != uid(pod)
 
     async def _roll_out(self) -> base.HookResult | None:
         answer = Answer(_CONFLICT, {})
         for _ in range(TRIES_MAX):
-            patch = await self._target.rollout()
+            patch = await self.rollout()
             if patch is not None:
-                answer = await self._send(self._api.patch(self._target.workload_path, patch))
+                answer = await self._send(self.api.patch(self.workload_path, patch))
             if patch is None or answer.ok:
-                self._accepted = f"a rollout of {self._settings.workload} has begun"
+                self._accepted = f"a rollout of {self.settings.workload} has begun"
                 return None
             if answer.status != _CONFLICT:
                 break
             self.begun = False
-        return _judge(answer, self._settings.workload)
+        return _judge(answer, self.settings.workload)
 
     async def _wait_gone(self, pod: Mapping[str, Any]) -> None:
         path = _eviction_path(pod).removesuffix("/eviction")
         while True:
             try:
-                answer = await self._api.get(path)
+                answer = await self.api.get(path)
             except KubernetesError:
                 answer = Answer(_SERVER_ERRORS, {})  # the eviction was already accepted: poll again
             if answer.status == _GONE:
                 return
-            found = answer.document
-            if answer.ok and _judged(found, uid, found) != uid(pod):
-                return
+            with _understood(answer.document):
+                if answer.ok and uid(answer.document) != uid(pod):
+                    return
             await asyncio.sleep(POLL_SECONDS)
 
 
@@ -302,13 +290,14 @@ def _judge(answer: Answer, what: str) -> base.HookResult:
     text = f"the API server answered for {what}: {answer.said()}"
     surely_nothing = answer.status < _SERVER_ERRORS or _TWO_BUDGETS in answer.said()
     outcome = base.REFUSED if surely_nothing else base.UNCERTAIN
-    return base.HookResult(outcome=outcome, text=text)
+    return base.HookResult(outcome, text)
 
 
-def _judged(document: Mapping[str, Any], judge: Callable[..., _T], *arguments: object) -> _T:
-    """Return the result of `judge`. Raises HookError if the object is malformed."""
+@contextmanager
+def _understood(document: Mapping[str, Any]) -> Iterator[None]:
+    """Raises HookError if the object is malformed."""
     try:
-        return judge(*arguments)
+        yield
     except (KeyError, TypeError, AttributeError, ValueError):
         name = document.get("kind", "object")
         raise HookError(f"the API server's {name} cannot be understood", _REMEDY) from None
@@ -325,9 +314,6 @@ CONTROLLERS = frozenset((
 ))  # fmt: skip
 """Owners that replace a pod regardless of how it ended. A failed Job replaces no pod."""
 
-START_TOLERANCE_SECONDS = 2.0
-"""A server may seem this much older than its container, because the kubelet's times are whole seconds."""
-
 ATTEMPT = "vllm-watch/restart-attempt"
 """This annotation of the pod template holds the attempt's id, so that a repeated patch changes nothing."""
 
@@ -339,30 +325,26 @@ class Workload:
     """The API path of a kind, and the keys that lead to its pod templates."""
 
     kind: str
-    resource: str
-    root: str
-    templates: tuple[tuple[str, ...], ...]  # the last one always exists
+    group: str = "apps"
+    templates: tuple[tuple[str, ...], ...] = (("spec", "template"),)  # the last one always exists
 
     @property
-    def group(self) -> str:
-        return self.root.split("/")[2]
+    def resource(self) -> str:
+        return f"{self.kind.lower()}s"
 
 
-_APPS = "/apis/apps/v1"
-_TEMPLATE = (("spec", "template"),)
 _LWS_TEMPLATES = (
     ("spec", "leaderWorkerTemplate", "leaderTemplate"),
     ("spec", "leaderWorkerTemplate", "workerTemplate"),
 )
+_LWS = Workload(kind="LeaderWorkerSet", group="leaderworkerset.x-k8s.io", templates=_LWS_TEMPLATES)
 WORKLOADS = {
-    "deployment": Workload(kind="Deployment", resource="deployments", root=_APPS, templates=_TEMPLATE),
-    "statefulset": Workload(kind="StatefulSet", resource="statefulsets", root=_APPS, templates=_TEMPLATE),
-    "daemonset": Workload(kind="DaemonSet", resource="daemonsets", root=_APPS, templates=_TEMPLATE),
-    "leaderworkerset": Workload(
-        kind="LeaderWorkerSet", resource="leaderworkersets", root="/apis/leaderworkerset.x-k8s.io/v1",
-        templates=_LWS_TEMPLATES,
-    ),
-}  # fmt: skip
+    each.kind.lower(): each
+    for each in (
+        *(Workload(kind=kind) for kind in ("Deployment", "StatefulSet", "DaemonSet")),
+        _LWS,
+    )
+}
 
 
 def kind_of(workload: str) -> Workload:
@@ -400,9 +382,9 @@ def _another(
 ) -> str | None:
     if process_start_time is None:
         return None
-    began = [_unix(_running(each).get("startedAt")) for each in _serving(pod, url)]
+    began = [base.unix_t(_running(each).get("startedAt")) for each in _serving(pod, url)]
     known = [each for each in began if each is not None]
-    if not known or min(known) <= process_start_time + START_TOLERANCE_SECONDS:
+    if not known or min(known) <= process_start_time + base.CONTAINER_START_SECONDS:
         return None
     return f"{name} was started after the observed server: it is a different one"
 
@@ -420,13 +402,6 @@ def _serving(pod: Mapping[str, Any], url: str) -> list[Mapping[str, Any]]:
 
 def _running(container: Mapping[str, Any]) -> Mapping[str, Any]:
     return (container.get("state") or {}).get("running") or {}
-
-
-def _unix(text: Any) -> float | None:
-    try:
-        return datetime.fromisoformat(str(text)).timestamp()
-    except ValueError:
-        return None
 
 
 def not_started_again(pod: Mapping[str, Any]) -> str | None:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base
 from vllm_watch.sources import sockets
+from vllm_watch.sources.engine_processes import descendants
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 from vllm_watch.sources.sockets import NET, is_here
 
@@ -32,9 +33,6 @@ class Server:
 
     facts: ProcessFacts
     all: dict[int, ProcessFacts]
-
-    def descendants(self) -> list[ProcessFacts]:
-        return _descendants(self.facts.pid, self.all)
 
 
 async def find(tools: base.Tools, call: base.HookCall) -> Server:
@@ -115,12 +113,13 @@ def _listens(
     only_ours: bool,
 ) -> bool | None:
     try:
-        wanted = _listening_sockets(procfs, pid, port)
+        listening = sockets.listening(procfs / str(pid) / "net")
+        wanted = {each.inode for each in listening if each.port == port}
         if not wanted or (only_ours and not _same_network(procfs, pid)):
             return False
         if not any(_is_local(addresses, procfs, each) for each in (pid, None)):
             return False
-        family = [pid, *(each.pid for each in _descendants(pid, all_))]
+        family = [pid, *(each.pid for each in descendants(pid, all_))]
         return any(wanted & sockets.held(procfs, each) for each in family)
     except PermissionError:
         return None
@@ -132,7 +131,8 @@ def _observed(call: base.HookCall, found: list[ProcessFacts]) -> ProcessFacts:
         same = [facts for facts in found if started_at(facts, expected)]
         if not same:
             pids = ", ".join(str(facts.pid) for facts in found)
-            cause = f"the start time of process {pid_word(pids)} is not that of the observed server"
+            which = pids if len(found) == 1 else f"(one of {pids})"
+            cause = f"the start time of process {which} is not that of the observed server"
             raise HookError(cause, "wait for the next scrape; it may have been restarted already")
         found = same
     if len(found) > 1:
@@ -141,29 +141,12 @@ def _observed(call: base.HookCall, found: list[ProcessFacts]) -> ProcessFacts:
     return found[0]
 
 
-def pid_word(pids: str) -> str:
-    """Return the PIDs as part of a sentence."""
-    return pids if "," not in pids else f"(one of {pids})"
-
-
 def started_at(facts: ProcessFacts, expected: float) -> bool:
     """Return True if the process certainly started at this Unix time."""
     return (
         facts.create_time is not None
         and abs(facts.create_time - expected) <= START_TOLERANCE_SECONDS
     )
-
-
-def _descendants(pid: int, all_: dict[int, ProcessFacts]) -> list[ProcessFacts]:
-    found: list[ProcessFacts] = []
-    parents = {pid}
-    while parents:
-        born = [
-            facts for facts in all_.values() if facts.ppid in parents and facts.pid not in parents
-        ]
-        parents = {facts.pid for facts in born} - {facts.pid for facts in found}
-        found += [facts for facts in born if facts.pid in parents]
-    return found
 
 
 async def _addresses(host: str) -> frozenset[str]:
@@ -179,12 +162,6 @@ async def _addresses(host: str) -> frozenset[str]:
         cause = f"{host} cannot be resolved, so it is unknown whether it is this host"
         raise HookError(cause, "give the target's URL by its address") from None
     return frozenset(str(address[4][0]).partition("%")[0] for address in found)
-
-
-def _listening_sockets(procfs: Path, pid: int, port: int) -> set[int]:
-    return {
-        each.inode for each in sockets.listening(procfs / str(pid) / "net") if each.port == port
-    }
 
 
 def _same_network(procfs: Path, pid: int) -> bool:

@@ -36,12 +36,6 @@ class Supervision:
     remedy: str = _CONFIRM
 
 
-async def refusal(tools: base.Tools, call: base.HookCall) -> str | None:
-    """Return why the server might stay down if it ended, or None."""
-    found = await finding(tools, call)
-    return None if found.ok else found.text
-
-
 async def finding(tools: base.Tools, call: base.HookCall) -> Finding:
     """Return a finding about the target's supervisor."""
     try:

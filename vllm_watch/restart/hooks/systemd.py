@@ -12,12 +12,18 @@ from vllm_watch.errors import Finding, HookError
 from vllm_watch.restart.hooks import base, child, server_process
 from vllm_watch.settings.hooks import PORT, SystemdHook
 from vllm_watch.sources import gpu_pids
+from vllm_watch.sources.engine_processes import descendants
 
 ASK_SECONDS = 10.0  # D-Bus may hang
 _PROPERTIES = (
-    "LoadState", "ActiveState", "SubState", "Result", "MainPID", "NRestarts", "Restart",
-    "InvocationID", "ControlGroup", "CanStart",
-)  # fmt: skip
+    "LoadState",
+    "ActiveState",
+    "SubState",
+    "Result",
+    "MainPID",
+    "Restart",
+    "InvocationID",
+)
 # systemctl --user needs these variables.
 _ENVIRONMENT = ("PATH", "HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
 _POLL_SECONDS = 0.5
@@ -40,7 +46,6 @@ class Unit:
     sub_state: str
     result: str
     restart: str
-    restarts: int | None
     main_pid: int | None  # on the host
     invocation: str  # new for each start
 
@@ -49,29 +54,20 @@ class Unit:
         return self.sub_state.startswith("auto-restart")
 
 
-class Hook:
+class Hook(base.Hook):
     """Requests a restart, and waits for the unit's new start."""
 
-    def __init__(self, settings: SystemdHook, tools: base.Tools) -> None:
-        self._settings = settings
-        self._tools = tools
-        self.timeout_seconds = settings.timeout_seconds + ASK_SECONDS
+    ENDING_SECONDS = ASK_SECONDS
+    _settings: SystemdHook
 
-    async def refusal(self, call: base.HookCall) -> str | None:
-        try:
-            unit = await self._show(call)
-        except HookError as error:
-            return error.cause
-        return _unfit(unit) or await self._replaced(unit, call)
+    async def check(self, call: base.HookCall) -> str | None:
+        return await self._unfit(await self._show(call), call)
 
-    async def restart(self, call: base.HookCall) -> base.HookResult:
-        try:
-            before = await self._show(call)
-        except HookError as error:
-            return base.HookResult(outcome=base.FAILED, text=error.cause)
-        wrong = _unfit(before) or await self._replaced(before, call)
+    async def act(self, call: base.HookCall) -> base.HookResult:
+        before = await self._show(call)
+        wrong = await self._unfit(before, call)
         if wrong is not None:
-            return base.HookResult(outcome=base.REFUSED, text=wrong)
+            return base.HookResult(base.REFUSED, wrong)
         name = before.name
         ended = await request_restart(self._tools, name, user=self._settings.user)
         if ended.status != 0:
@@ -82,15 +78,12 @@ class Hook:
         except TimeoutError:
             took = f"{self._settings.timeout_seconds:g} s"
             text = f"systemd accepted the restart of {name}, but it has not started within {took}"
-            return base.HookResult(outcome=base.UNCERTAIN, text=text)
-        return base.HookResult(outcome=base.DONE, text=f"systemd restarted {name}")
+            return base.HookResult(base.UNCERTAIN, text)
+        return base.HookResult(base.DONE, f"systemd restarted {name}")
 
-    async def rehearse(self, call: base.HookCall) -> list[Finding]:
-        try:
-            unit = await self._show(call)
-        except HookError as error:
-            return [Finding(ok=False, text=error.cause, remedy=error.remedy)]
-        wrong = _unfit(unit) or await self._replaced(unit, call)
+    async def findings(self, call: base.HookCall) -> list[Finding]:
+        unit = await self._show(call)
+        wrong = await self._unfit(unit, call)
         state = f"{unit.name} is {unit.active_state} ({unit.sub_state})"
         remedy = "name the unit of this server, and check that it is active"
         return [
@@ -117,6 +110,9 @@ class Hook:
                 return
             await asyncio.sleep(_POLL_SECONDS)
 
+    async def _unfit(self, unit: Unit, call: base.HookCall) -> str | None:
+        return _unfit(unit) or await self._replaced(unit, call)
+
     async def _replaced(self, unit: Unit, call: base.HookCall) -> str | None:
         started = call.process_start_time
         procfs = self._tools.procfs
@@ -126,8 +122,8 @@ class Hook:
         main = all_.get(unit.main_pid)
         if main is None:
             return None
-        server = server_process.Server(facts=main, all=all_)
-        if any(server_process.started_at(each, started) for each in [main, *server.descendants()]):
+        tree = [main, *descendants(main.pid, all_)]
+        if any(server_process.started_at(each, started) for each in tree):
             return None
         return f"no process of {unit.name} has the start time of the observed server: it is a different one"
 
@@ -159,16 +155,13 @@ def _relaunch(unit: Unit) -> Finding:
 
 
 def _not_accepted(unit: str, ended: child.Ended) -> base.HookResult:
+    if ended.unable is not None or ended.timed_out:
+        outcome = base.UNCERTAIN if ended.unable is None else base.FAILED
+        return base.HookResult(outcome, _why(ended))
     said = ended.tail.replace("\n", " ")
-    if ended.unable is not None:
-        text = f"systemctl cannot be run: {ended.unable}"
-        return base.HookResult(outcome=base.FAILED, text=text)
-    if ended.timed_out:
-        text = f"systemctl did not answer within {ASK_SECONDS:g} s"
-        return base.HookResult(outcome=base.UNCERTAIN, text=text)
     surely = ended.status in _NOT_BEGUN_STATUSES or any(text in said for text in _NOT_BEGUN_TEXTS)
     outcome = base.FAILED if surely else base.UNCERTAIN
-    return base.HookResult(outcome=outcome, text=f"systemd did not restart {unit}: {said}")
+    return base.HookResult(outcome, f"systemd did not restart {unit}: {said}")
 
 
 async def show(tools: base.Tools, unit: str, *, user: bool = False) -> Unit:
@@ -181,6 +174,7 @@ async def show(tools: base.Tools, unit: str, *, user: bool = False) -> Unit:
     said = dict(line.split("=", 1) for line in ended.tail.splitlines() if "=" in line)
     if not said.get("ActiveState") or not said.get("LoadState"):
         raise HookError(f"systemctl shows nothing for {unit}", "run systemctl show by hand")
+    pid = said.get("MainPID", "")
     return Unit(
         name=unit,
         load_state=said["LoadState"],
@@ -188,8 +182,7 @@ async def show(tools: base.Tools, unit: str, *, user: bool = False) -> Unit:
         sub_state=said.get("SubState", ""),
         result=said.get("Result", ""),
         restart=said.get("Restart", ""),
-        restarts=_number(said.get("NRestarts", "")),
-        main_pid=_number(said.get("MainPID", "")) or None,
+        main_pid=int(pid) or None if pid.isdigit() else None,
         invocation=said.get("InvocationID", ""),
     )
 
@@ -212,7 +205,3 @@ def _why(ended: child.Ended) -> str:
     if ended.timed_out:
         return f"systemctl did not answer within {ASK_SECONDS:g} s"
     return ended.tail.replace("\n", " ") or f"systemctl ended with status {ended.status}"
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isdigit() else None

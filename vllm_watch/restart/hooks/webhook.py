@@ -5,13 +5,11 @@ A request is retried only if it certainly did nothing (no connection, 429, 503).
 
 import asyncio
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import count
 
 from vllm_watch.clients import signed_post
 from vllm_watch.clients.signed_post import Posted
-from vllm_watch.errors import Finding, HookError, WatchError
+from vllm_watch.errors import Finding, WatchError
 from vllm_watch.restart.hooks import base
 from vllm_watch.settings.hooks import WebhookHook
 
@@ -21,73 +19,53 @@ WAIT_SECONDS_MAX = 30.0
 _TRY_AGAIN = (429, 503)
 
 
-@dataclass(frozen=True, slots=True)
-class _Try:
-    outcome: str
-    text: str
-    again_seconds: float | None = None
-
-
-class Hook:
+class Hook(base.Hook):
     """Posts the call and judges the answer by its status."""
 
-    def __init__(self, settings: WebhookHook, tools: base.Tools) -> None:
-        self._settings = settings
-        self._tools = tools
-        self.timeout_seconds = settings.timeout_seconds
+    _settings: WebhookHook
 
-    async def refusal(self, call: base.HookCall) -> str | None:
-        try:
-            self._secret()
-        except HookError as error:
-            return error.cause
+    async def check(self, call: base.HookCall) -> str | None:
+        self._secret()
         return None
 
-    async def restart(self, call: base.HookCall) -> base.HookResult:
+    async def act(self, call: base.HookCall) -> base.HookResult:
         deadline = asyncio.get_running_loop().time() + self._settings.timeout_seconds
-        body = json.dumps(call.payload()).encode()
-        try:
-            secret = self._secret()
-        except HookError as error:
-            return base.HookResult(outcome=base.FAILED, text=error.cause)
+        body, secret = json.dumps(call.payload()).encode(), self._secret()
         for number in count():
             left = deadline - asyncio.get_running_loop().time()
-            tried = await self._post(body, self._headers(call, secret, body), left)
+            posted = await self._post(call, body, secret, left)
             wait = max(
-                tried.again_seconds or 0, min(WAIT_SECONDS_FIRST * 2**number, WAIT_SECONDS_MAX)
+                min(posted.retry_after_seconds, WAIT_SECONDS_MAX),
+                min(WAIT_SECONDS_FIRST * 2**number, WAIT_SECONDS_MAX),
             )
             left = deadline - asyncio.get_running_loop().time()
-            if tried.again_seconds is None or number == self._settings.retries or wait >= left:
+            if not _may_repeat(posted) or number == self._settings.retries or wait >= left:
                 break
             await asyncio.sleep(wait)
-        return base.HookResult(outcome=tried.outcome, text=tried.text)
+        return _judged(posted)
 
-    async def rehearse(self, call: base.HookCall) -> list[Finding]:
+    async def findings(self, call: base.HookCall) -> list[Finding]:
         again = "the receiver decides whether the server is started again: ask its owner"
         return [self._signed(), await self._reachable(), Finding(ok=True, text=again)]
 
     def _secret(self) -> bytes | None:
         file = self._settings.secret_file
-        if file is None:
-            return None
-        try:
-            return signed_post.read_secret(file, "secret_file")
-        except WatchError as error:
-            raise HookError(error.cause, error.remedy) from None
+        return None if file is None else signed_post.read_secret(file, "secret_file")
 
-    def _headers(self, call: base.HookCall, secret: bytes | None, body: bytes) -> dict[str, str]:
-        signed = signed_post.headers(call.attempt_id, secret, body, self._tools.unix_time())
-        return {**signed, "X-Vllm-Watch-Attempt": call.attempt_id}
-
-    async def _post(self, body: bytes, headers: Mapping[str, str], seconds: float) -> _Try:
-        tools, url = self._tools, self._settings.url
-        now = tools.unix_time()
-        return _judged(await signed_post.post(tools.session, url, body, headers, seconds, now))
+    async def _post(
+        self, call: base.HookCall, body: bytes, secret: bytes | None, seconds: float
+    ) -> Posted:
+        tools, now = self._tools, self._tools.unix_time()
+        headers = signed_post.headers(call.attempt_id, secret, body, now)
+        headers["X-Vllm-Watch-Attempt"] = call.attempt_id
+        return await signed_post.post(
+            tools.session, self._settings.url, body, headers, seconds, now
+        )
 
     def _signed(self) -> Finding:
         try:
             secret = self._secret()
-        except HookError as error:
+        except WatchError as error:
             return Finding(ok=False, text=error.cause, remedy=error.remedy)
         if secret is not None:
             return Finding(ok=True, text="requests are signed")
@@ -104,24 +82,18 @@ class Hook:
         return Finding(ok=True, text=text)
 
 
-def _judged(posted: Posted) -> _Try:
+def _may_repeat(posted: Posted) -> bool:
+    return posted.end == signed_post.NOT_REACHED or posted.status in _TRY_AGAIN
+
+
+def _judged(posted: Posted) -> base.HookResult:
     text, status = posted.text, posted.status
-    if posted.end == signed_post.UNTRUSTED:
-        return _Try(base.FAILED, text)
-    if posted.end == signed_post.NOT_REACHED:
-        return _Try(base.FAILED, text, again_seconds=0)
-    if status is None:
-        return _Try(base.UNCERTAIN, text)
-    if 200 <= status < 300:  # noqa: PLR2004
-        return _Try(base.DONE, text)
-    if status in _TRY_AGAIN:
-        return _Try(
-            base.FAILED, text, again_seconds=min(posted.retry_after_seconds, WAIT_SECONDS_MAX)
-        )
-    if 300 <= status < 400:  # noqa: PLR2004
-        return _Try(
-            base.REFUSED, f"{text}: redirects are not followed; set url to the final address"
-        )
-    if 400 <= status < 500:  # noqa: PLR2004
-        return _Try(base.REFUSED, text)
-    return _Try(base.UNCERTAIN, text)
+    if _may_repeat(posted) or posted.end == signed_post.UNTRUSTED:
+        return base.HookResult(base.FAILED, text)
+    if status is not None and 200 <= status < 300:  # noqa: PLR2004
+        return base.HookResult(base.DONE, text)
+    if status is None or not 300 <= status < 500:  # noqa: PLR2004
+        return base.HookResult(base.UNCERTAIN, text)
+    if status < 400:  # noqa: PLR2004
+        text += ": redirects are not followed; set url to the final address"
+    return base.HookResult(base.REFUSED, text)

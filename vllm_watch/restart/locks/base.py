@@ -33,7 +33,7 @@ class Lock(Protocol):
     ttl_seconds: float
 
     async def acquire(self, holder: str, attempt_id: str, attempt: Attempt | None = None) -> Held:
-        """Take a slot, or report the holder. Idempotent per attempt id. Some kinds of locks record `attempt` for other watchers (past.py)."""
+        """Take a slot, or report the holder. Idempotent per attempt id. Some kinds of locks record `attempt` for other watchers (record.py)."""
 
     async def renew(self, attempt: Attempt | None = None) -> Held:
         """Extend the lease and record the attempt. Unless `held` is True, the caller must not begin an action."""

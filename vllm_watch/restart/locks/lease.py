@@ -26,8 +26,17 @@ from vllm_watch.clients.signed_post import NewSession
 from vllm_watch.restart.hooks.base import Tools
 from vllm_watch.restart.locks import record as records
 from vllm_watch.restart.locks.base import HOST, Held, boottime_s
-from vllm_watch.restart.locks.past import Past, others, past
-from vllm_watch.restart.locks.record import Change, Limits, Now, Record, Sightings, Slot
+from vllm_watch.restart.locks.record import (
+    Change,
+    Limits,
+    Now,
+    Record,
+    Release,
+    Sightings,
+    Slot,
+    others,
+    past_of,
+)
 from vllm_watch.settings.restart import LockSettings
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.support import json_text
@@ -60,17 +69,13 @@ class Shared:
         self._api = api
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._namespace, self._name = namespace, name
-        self._ended: dict[
-            str, tuple[float, bool, Past | None]
-        ] = {}  # attempt id → rest seconds, used, end
+        self._releases: dict[str, Release] = {}  # by attempt id
 
-    def release_later(
-        self, attempt_id: str, rest_seconds: float, *, used: bool, ended: Past | None = None
-    ) -> None:
+    def release_later(self, release: Release) -> None:
         """Free the slot of an ended attempt with the next change of the Lease, if the slot is still taken."""
-        self._ended[attempt_id] = (rest_seconds, used, ended)
-        for oldest in list(self._ended)[:-LEFT_MAX]:
-            del self._ended[oldest]
+        self._releases[release.attempt_id] = release
+        for oldest in list(self._releases)[:-LEFT_MAX]:
+            del self._releases[oldest]
 
     async def change(
         self,
@@ -104,8 +109,8 @@ class Shared:
                 continue
             if answer.ok:
                 # A write that is still in transit has an old version, so the server will reject it.
-                self._ended = {
-                    name: how for name, how in self._ended.items() if change.record.of(name)
+                self._releases = {
+                    name: each for name, each in self._releases.items() if change.record.of(name)
                 }
                 return change, sent_s
             # POST returns 404 if the namespace is missing, PUT if the object was just deleted.
@@ -124,11 +129,9 @@ class Shared:
         record = Record() if found is None else self._read(found)
         now = Now(boottime_s(), time.time())
         self.sightings.see(record, now.monotonic_s)
-        for attempt_id, (rest_seconds, used, ended) in self._ended.items():
-            freed = records.give_back(
-                record, attempt_id, now, rest_seconds=rest_seconds, used=used, ended=ended
-            )
-            record = freed.record if (record.of(attempt_id) or ended) and freed.record else record
+        for attempt_id, release in self._releases.items():
+            if record.of(attempt_id) or release.ended:
+                record = records.give_back(record, now, release).record or record
         return update(record, now)
 
     def _read(self, found: Mapping[str, Any]) -> Record:
@@ -205,7 +208,12 @@ class Lock:
         try:
             held = await self._change(
                 lambda record, now: records.take(
-                    record, self._shared.sightings, self._limits, now, wanted, past(attempt, HOST)
+                    record,
+                    self._shared.sightings,
+                    self._limits,
+                    now,
+                    wanted,
+                    past_of(attempt, HOST),
                 ),
                 attempt_id,
             )
@@ -220,13 +228,13 @@ class Lock:
 
     def _release_later(self, attempt_id: str, known: bool) -> None:
         if self._wrote and not known:
-            self._shared.release_later(attempt_id, 0.0, used=False)
+            self._shared.release_later(Release(attempt_id, used=False))
 
     async def renew(self, attempt: Attempt | None = None) -> Held:
         mine = self._attempt_id
         if mine is None:
             return Held(held=False, text="it is not held")
-        stands = past(attempt, HOST)
+        stands = past_of(attempt, HOST)
         held = await self._change(lambda record, now: records.renew(record, mine, stands), mine)
         if held.held is False:
             self._until_s = 0.0
@@ -242,23 +250,16 @@ class Lock:
         mine = mine if ended is None else ended.id
         if mine is None:
             return
+        release = Release(mine, delay_seconds, used=used, ended=past_of(ended, HOST))
         given: bool | None = None
         try:
             held = await self._change(
-                lambda record, now: records.give_back(
-                    record,
-                    mine,
-                    now,
-                    rest_seconds=delay_seconds,
-                    used=used,
-                    ended=past(ended, HOST),
-                ),
-                mine,
+                lambda record, now: records.give_back(record, now, release), mine
             )
             given = held.held
         finally:
             if given is None:  # our next change frees the slot, or the slot expires
-                self._shared.release_later(mine, delay_seconds, used=used, ended=past(ended, HOST))
+                self._shared.release_later(release)
 
     async def _change(self, update: Callable[[Record, Now], Change], attempt_id: str) -> Held:
         try:
