@@ -510,4 +510,8 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         "Repo id must be in the form 'repo_name' or 'namespace/repo_name': 's3://ring/m'. Use `repo_type` argument if needed.",
         "hf_not_found_or_offline", "runai_streamer", "spelling",
     ),
+    "a dead engine before the cut traceback of its API server": (
+        "(EngineCore pid=2) ERROR 03-06 10:50:14 [core.py:9] EngineCore encountered a fatal error.\n(EngineCore pid=2) ERROR 03-06 10:50:14 [core.py:9] Traceback (most recent call last):\n(APIServer pid=1) ERROR 03-06 10:50:15 [async_llm.py:480] Traceback (most recent call last):\n(APIServer pid=1) ERROR 03-06 10:50:15 [async_llm.py:480]   File \"/x/vllm/v1/engine/async_llm.py\", line 474, in output_handler",
+        "engine_dead", "lines above", "ends within a traceback",
+    ),
 }  # fmt: skip

@@ -118,8 +118,12 @@ def _last_statement(scanner: Scanner) -> Diagnosis | None:
     return scanner.life.unknown("the last statement of a traceback failed; its message is not in this log", _NO_MESSAGE, (scanner.lines, last.strip()))  # fmt: skip
 
 
-def _ends_in_traceback(scanner: Scanner) -> bool:
-    return any(lines.FRAME.search(lines.clean(each)) for each in list(scanner.last)[-_FRAME_LINES:])
+def _last_frame(scanner: Scanner) -> tuple[int, str] | None:
+    """Return the frame of a traceback in which the log ends, or None."""
+    for back, raw in enumerate(list(scanner.last)[: -_FRAME_LINES - 1 : -1]):
+        if lines.FRAME.search(text := lines.clean(raw)):
+            return scanner.lines - back, text.strip()
+    return None
 
 
 def _ended_critically(life: Life, line: tuple[int, str]) -> Diagnosis:
@@ -190,8 +194,10 @@ def of_log(scanner: Scanner) -> Diagnosis:
 
 def _beside(scanner: Scanner, life: Life, root: Finding) -> Diagnosis | None:
     """Return a diagnosis from lines that explain the root or show that nothing failed. None without such lines."""
-    if root.rule.rank is Rank.DEATH and _ends_in_traceback(scanner):
-        return _cut_below(life, root)
+    if root.rule.rank is Rank.DEATH and "Traceback (" in "".join(root.tail[:1]):
+        end = _last_frame(scanner)
+        if end is not None and root.process in end[1]:
+            return _cut_below(life, root)
     if root.rule.rank is Rank.DEATH or '" 500' in root.rule.literals:
         if not life.serving and (last := _last_statement(scanner)) is not None:
             return replace(last, failure=root.rule.failure)
@@ -268,7 +274,7 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
             return found
         if ready and (critical := _critical_at_the_end(scanner)) is not None:
             return _ended_critically(life, critical)
-        if ready and life.traced is not None and _ends_in_traceback(scanner):
+        if ready and life.traced is not None and _last_frame(scanner):
             return _without_message(scanner, life, life.traced)
     waits = not ready and b"Waiting for" in (scanner.last[-1] if scanner.last else b"")
     if (harmless := _harmless(life, ready=ready, waits=waits)) is not None:
@@ -345,16 +351,7 @@ def _reported(scanner: Scanner, error: Finding) -> Diagnosis:
 def _cut_short(scanner: Scanner, life: Life) -> Diagnosis | None:
     if life.raised is not None:
         return _reported(scanner, life.raised)
-    traced = life.traced
-    if traced is None and _ends_in_traceback(scanner):
-        frames = (
-            at
-            for at, each in enumerate(reversed(scanner.last))
-            if lines.FRAME.search(lines.clean(each))
-        )
-        back = next(frames)
-        traced = scanner.lines - back, lines.clean(scanner.last[-1 - back]).strip()
-    if traced is not None:
+    if (traced := life.traced or _last_frame(scanner)) is not None:
         return _without_message(scanner, life, traced)
     pasted = scanner.lines <= len(scanner.last) and not life.of_a_start and not life.overlooked
     if (complaint := life.complaint or (_remark(scanner) if pasted else None)) is not None:
