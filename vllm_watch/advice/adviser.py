@@ -8,7 +8,6 @@ from vllm_watch.advice.rules import (
     AttentionBackend,
     Evidence,
     HostGpus,
-    Sizes,
     attention_fallback,
     backend_name,
     context_unused,
@@ -136,17 +135,17 @@ class Tally:
         return None if hits is None or queries < _QUERIES_MIN else hits / queries
 
 
-def _sizes(histogram: Histogram | None) -> Sizes | None:
-    if histogram is None or histogram.count <= 0 or not histogram.bounds:
-        return None
-    return Sizes(histogram.count, histogram.sum, histogram.bounds, histogram.cumulative)
+def _sizes(histogram: Histogram | None) -> Histogram | None:
+    return histogram if histogram and histogram.count > 0 and histogram.bounds else None
 
+
+Seen = tuple[HostGpus, frozenset[str]]  # and the UUIDs of its idle GPUs
 
 IDLE_RATIO = 0.02
 """On an idle GPU, at most this share of the memory is in use. The driver alone takes a few hundred MiB."""
 
 
-def host_gpus(gpus: Sequence[GpuSample] | None) -> tuple[HostGpus, frozenset[str]] | None:
+def host_gpus(gpus: Sequence[GpuSample] | None) -> Seen | None:
     """Return the current state and the UUIDs of idle GPUs, or None if uncertain."""
     if not gpus or any(
         gpu.processes is None or gpu.processes_complete is False or gpu.lost or gpu.mig_parent_uuid
@@ -185,30 +184,13 @@ def _is_idle(gpu: GpuSample) -> bool:
     return not gpu.processes and used is not None and bool(total) and used < IDLE_RATIO * (total or 0)  # fmt: skip
 
 
-class HostGpusSeen:
-    """Keeps the minimum free memory and the GPUs that were always idle."""
-
-    def __init__(self) -> None:
-        self._worst: HostGpus | None = None
-        self._idle: frozenset[str] = frozenset()
-
-    def add(self, gpus: Sequence[GpuSample] | None) -> None:
-        found = host_gpus(gpus)
-        if found is None:
-            return
-        now, idle = found
-        before = self._worst
-        if before is None or before.names != now.names:
-            self._worst, self._idle = now, idle
-            return
-        self._idle &= idle
-        self._worst = replace(
-            before, free_bytes=min(before.free_bytes, now.free_bytes), idle=len(self._idle)
-        )
-
-    @property
-    def worst(self) -> HostGpus | None:
-        return self._worst
+def worst(before: Seen | None, now: Seen | None) -> Seen | None:
+    """Return the minimum free memory and the GPUs that were always idle."""
+    if before is None or now is None or before[0].names != now[0].names:
+        return now or before
+    idle = before[1] & now[1]
+    free_bytes = min(before[0].free_bytes, now[0].free_bytes)
+    return replace(before[0], free_bytes=free_bytes, idle=len(idle)), idle
 
 
 SCRAPE_SECONDS = 5.0
@@ -235,12 +217,11 @@ RULES: tuple[Callable[[Evidence], Iterator[Advice]], ...] = (
 class Adviser:
     """Advises on one target. Each Watch needs its own Adviser."""
 
-    def __init__(self, attention: AttentionBackend | None = None) -> None:
-        self._attention = attention
+    def __init__(self) -> None:
         self._tallies: dict[str, Tally] = {}
         self._configs: dict[str, Mapping[str, str] | None] = {}
         self._settled: dict[str, tuple[Advice, ...]] = {}  # from the earlier counts
-        self._gpus = HostGpusSeen()
+        self._gpus: Seen | None = None
         self._scraped_s = self._gpus_s = self._judged_s = float("-inf")
         self._advice: tuple[Advice, ...] = ()
 
@@ -254,7 +235,7 @@ class Adviser:
         self._scraped_s = at_s
         if at_s - self._gpus_s >= GPU_SECONDS:
             self._gpus_s = at_s
-            self._gpus.add(observation.gpus)
+            self._gpus = worst(self._gpus, host_gpus(observation.gpus))
         here = {sample.engine for sample in reading.engines}
         # A server that has just started may not list its engines yet.
         for gone in self._tallies.keys() - here if here else ():
@@ -281,15 +262,16 @@ class Adviser:
     def _judged(
         self, at_s: float, observation: Observation, signals: TargetSignals
     ) -> Iterator[Advice]:
-        reading = observation.reading
+        reading, named = observation.reading, observation.attention_backend
+        attention = None if named is None else AttentionBackend(backend_name(named))
         for sample in reading.engines if reading else ():
             tally, known = self._tallies.get(sample.engine), signals.engines.get(sample.engine)
             if tally is None or known is None or reading is None:
                 continue
             evidence = tally.evidence(
-                sample, engines=len(reading.engines), gpus=self._gpus.worst,
+                sample, engines=len(reading.engines), gpus=self._gpus and self._gpus[0],
                 capacity_tokens=known.kv_cache_capacity_tokens,
-                max_model_len=reading.server.max_model_len, attention=self._attention_of(observation),
+                max_model_len=reading.server.max_model_len, attention=attention,
             )  # fmt: skip
             found = tuple(advice for rule in RULES for advice in rule(evidence))
             settled = self._settled.get(sample.engine)
@@ -297,10 +279,6 @@ class Adviser:
             if tally.seconds >= SPAN_SECONDS:
                 self._settled[sample.engine] = found
                 self._tallies[sample.engine] = Tally(at_s)
-
-    def _attention_of(self, observation: Observation) -> AttentionBackend | None:
-        named = observation.attention_backend
-        return self._attention if named is None else AttentionBackend(backend_name(named))
 
     def _forget(self, name: str) -> None:
         for kept in (self._tallies, self._configs, self._settled):
