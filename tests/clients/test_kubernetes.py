@@ -28,17 +28,17 @@ async def test_every_verb(tmp_path):
     """Created, read, listed, replaced and patched; each refusal is an answer."""
     async with pod(tmp_path) as (_, api):
         assert api.access.namespace == NAMESPACE
-        created = await api.post(LEASES, {"metadata": {"name": "a"}})
+        created = await api.call("POST", LEASES, {"metadata": {"name": "a"}})
         assert (created.status, created.ok) == (201, True)
-        again = await api.post(LEASES, {"metadata": {"name": "a"}})
+        again = await api.call("POST", LEASES, {"metadata": {"name": "a"}})
         assert (again.status, again.said()) == (409, 'HTTP 409 leases "a" already exists')
-        found = (await api.get(f"{LEASES}/a")).document
-        assert (await api.put(f"{LEASES}/a", found)).ok
-        stale = await api.put(f"{LEASES}/a", found)
+        found = (await api.call("GET", f"{LEASES}/a")).document
+        assert (await api.call("PUT", f"{LEASES}/a", found)).ok
+        stale = await api.call("PUT", f"{LEASES}/a", found)
         assert (stale.status, stale.document["reason"]) == (409, "Conflict")
-        patched = await api.patch(f"{LEASES}/a", {"metadata": {"labels": {"b": "c"}}})
+        patched = await api.call("PATCH", f"{LEASES}/a", {"metadata": {"labels": {"b": "c"}}})
         assert patched.document["metadata"]["labels"] == {"b": "c"}
-        listed = await api.get(LEASES, {"fieldSelector": "metadata.name=a"})
+        listed = await api.call("GET", LEASES, query={"fieldSelector": "metadata.name=a"})
         assert [each["metadata"]["name"] for each in listed.document["items"]] == ["a"]
 
 
@@ -46,16 +46,16 @@ async def test_token_is_read_anew(tmp_path):
     """Kubernetes replaces it about once an hour."""
     async with pod(tmp_path) as (server, api):
         server.token = "the next one"
-        assert (await api.get(LEASES)).status == 401
+        assert (await api.call("GET", LEASES)).status == 401
         assert api.access.token_file is not None
         api.access.token_file.write_text("the next one\n")
-        assert (await api.get(LEASES)).ok
+        assert (await api.call("GET", LEASES)).ok
 
 
 async def test_busy_server_says_when(tmp_path):
     async with pod(tmp_path) as (server, api):
         server.instead.append(busy(7))
-        answer = await api.get(LEASES)
+        answer = await api.call("GET", LEASES)
         assert (answer.status, answer.retry_after_seconds) == (429, 7.0)
         assert answer.said() == "HTTP 429 Too many requests, please try again later."
 
@@ -67,7 +67,7 @@ async def test_server_that_somebody_else_signed_is_not_spoken_to(tmp_path):
         for ca_file in (other, None):
             access = Access(url=server.url, token_file=api.access.token_file, ca_file=ca_file)
             with pytest.raises(KubernetesError, match="a call to the API server") as caught:
-                await Api(access, new_session).get(LEASES)
+                await Api(access, new_session).call("GET", LEASES)
             assert caught.value.sent is False
         assert server.asked == []
 
@@ -78,14 +78,14 @@ async def test_what_was_sent_and_not_answered_may_have_been_done(tmp_path, monke
     async with pod(tmp_path) as (server, api):
         server.cut_after_write = 9
         with pytest.raises(KubernetesError) as caught:
-            await api.post(LEASES, {"metadata": {"name": "a"}})
+            await api.call("POST", LEASES, {"metadata": {"name": "a"}})
         assert caught.value.sent is True
         server.pause = asyncio.Event()
         with pytest.raises(KubernetesError, match=r"no answer within 0.5 s") as caught:
-            await api.get(LEASES)
+            await api.call("GET", LEASES)
         assert caught.value.sent is True
     with pytest.raises(KubernetesError) as caught:
-        await api.get(LEASES)
+        await api.call("GET", LEASES)
     assert caught.value.sent is False
 
 
@@ -110,7 +110,7 @@ async def test_files_that_cannot_be_used(tmp_path, name, body, said):  # fmt: sk
         elif body is not None:
             file.write_bytes(body)
         with pytest.raises(KubernetesError, match=said) as caught:
-            await api.get(LEASES)
+            await api.call("GET", LEASES)
         assert caught.value.sent is False
         assert server.asked == []
 
@@ -119,7 +119,7 @@ async def test_answer_without_end_is_cut(tmp_path, monkeypatch):
     monkeypatch.setattr(kubernetes_api, "ANSWER_BYTES_MAX", 20)
     async with pod(tmp_path) as (_, api):
         with pytest.raises(KubernetesError, match="more than 20 bytes"):
-            await api.get(LEASES)
+            await api.call("GET", LEASES)
 
 
 def test_address_of_an_ipv6_cluster(tmp_path):
@@ -136,7 +136,7 @@ async def test_watch_tells_each_event_until_the_server_ends_it(tmp_path):
     """In order, whole, from the version on that was asked for; then the answer is empty."""
     async with pod(tmp_path) as (_, api):
         for name in ("a", "b"):
-            await api.post(LEASES, {"metadata": {"name": name}})
+            await api.call("POST", LEASES, {"metadata": {"name": name}})
         told: list[tuple[str, str]] = []
         query = {"watch": "1", "resourceVersion": "1", "timeoutSeconds": "1"}
 

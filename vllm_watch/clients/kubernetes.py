@@ -8,7 +8,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,48 +92,36 @@ def in_cluster(environ: Mapping[str, str], folder: Path | None = None) -> Access
     if not (folder / "token").exists():
         remedy = "give the pod a serviceAccountName, and leave automountServiceAccountToken on"
         raise KubernetesError(f"{folder} holds no token", remedy, sent=False)
-    ca_file = folder / "ca.crt"
+    ca_file, namespace = folder / "ca.crt", ""
+    with suppress(OSError, ValueError):
+        namespace = _content(folder / "namespace").strip()
     return Access(
         url=f"https://{f'[{host}]' if ':' in host else host}:{port or 443}",
         token_file=folder / "token",
         ca_file=ca_file if ca_file.exists() else None,
-        namespace=_namespace(folder / "namespace"),
+        namespace=namespace,
     )
 
 
-def _namespace(file: Path) -> str:
-    try:
-        return _content(file).strip()
-    except (OSError, ValueError):
-        return ""
-
-
+@dataclass(frozen=True, slots=True)
 class Api:
     """Calls the API server. Every method raises KubernetesError if no response comes."""
 
-    def __init__(self, access: Access, session: NewSession) -> None:
-        self.access = access
-        self._session = session
+    access: Access
+    session: NewSession
 
-    async def get(self, path: str, query: Mapping[str, str] | None = None) -> Answer:
-        return await self._call("GET", path, None, query=query)
-
-    async def post(
-        self, path: str, document: Mapping[str, Any], query: Mapping[str, str] | None = None
-    ) -> Answer:
-        """Create an object; the status is 409 if the name exists."""
-        return await self._call("POST", path, document, query=query)
-
-    async def put(self, path: str, document: Mapping[str, Any]) -> Answer:
-        """Replace an object; the status is 409 if metadata.resourceVersion is not the newest."""
-        return await self._call("PUT", path, document)
-
-    async def patch(self, path: str, document: Any) -> Answer:
-        return await self._call("PATCH", path, document, content_type=MERGE_PATCH)
+    async def call(
+        self, method: str, path: str, document: Mapping[str, Any] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Answer:  # fmt: skip
+        """Send one request. The status is 409 if a POST's name exists, or if the metadata.resourceVersion of a PUT is not the newest."""
+        data = None if document is None else json.dumps(document)
+        async with self._response(method, path, data, query) as response:
+            return await _answer(response)
 
     async def follow(
         self, path: str, query: Mapping[str, str], seconds: float, take: Take
-    ) -> Answer:  # fmt: skip
+    ) -> Answer:
         """Pass each event to `take` until it returns False or the stream ends. The connection may
         last CALL_SECONDS longer than `seconds`. Raises KubernetesError if the stream breaks off."""
         async with self._response("GET", path, query=query, stream_seconds=seconds) as response:
@@ -148,28 +136,20 @@ class Api:
                         break
             return Answer(response.status, {})
 
-    async def _call(
-        self, method: str, path: str, document: Any, *, query: Mapping[str, str] | None = None,
-        content_type: str = "application/json",
-    ) -> Answer:  # fmt: skip
-        data = None if document is None else json.dumps(document)
-        async with self._response(method, path, data, query, content_type) as response:
-            return await _answer(response)
-
     @asynccontextmanager
     async def _response(
         self, method: str, path: str, data: str | None = None, query: Mapping[str, str] | None = None,
-        content_type: str = "", stream_seconds: float = 0.0,
+        stream_seconds: float = 0.0,
     ) -> AsyncIterator[aiohttp.ClientResponse]:  # fmt: skip
         headers, secure = await asyncio.to_thread(self._credentials)
         if data is not None:
-            headers["Content-Type"] = content_type
+            headers["Content-Type"] = MERGE_PATCH if method == "PATCH" else "application/json"
         timeout = aiohttp.ClientTimeout(
             total=stream_seconds + CALL_SECONDS, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS
         )  # fmt: skip
         try:
             async with (
-                self._session(aiohttp.TCPConnector(ssl=secure)) as session,
+                self.session(aiohttp.TCPConnector(ssl=secure)) as session,
                 session.request(
                     method, self.access.url + path, params=query, headers=headers, timeout=timeout,
                     data=data, allow_redirects=False,

@@ -264,7 +264,7 @@ class PodWatch:
         found: dict[str, Pod] = {}
         query, self._left_out, self._invalid = {**self._query, "limit": str(PAGE_PODS)}, False, 0
         for _ in range(PAGES_MAX):
-            answer = await api.get(self._path(api), query)
+            answer = await api.call("GET", self._path(api), query=query)
             if not answer.ok:
                 raise self._error(answer)
             items = answer.document.get("items")

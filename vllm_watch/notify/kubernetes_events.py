@@ -110,11 +110,11 @@ async def post(api: Api, event: IncidentEvent, pod: Pod) -> Answer:
     """Write an Event. Raises KubernetesError if there is no response."""
     namespace, name = pod[0] or api.access.namespace, pod[1]
     folder = f"/api/v1/namespaces/{namespace}"
-    found = await api.get(f"{folder}/pods/{name}")
+    found = await api.call("GET", f"{folder}/pods/{name}")
     if not found.ok:
         return found
     uid = str((found.document.get("metadata") or {}).get("uid", ""))
-    return await api.post(f"{folder}/events", document(event, namespace, name, uid))
+    return await api.call("POST", f"{folder}/events", document(event, namespace, name, uid))
 
 
 def document(event: IncidentEvent, namespace: str, pod: str, uid: str) -> dict[str, Any]:

@@ -83,7 +83,7 @@ class Hook:
     async def _plan(self, target: "_Target") -> str:
         if self._settings.action == "evict":
             pod = await target.pod(alone=True)
-            answer = await target.api.post(_eviction_path(pod), eviction(pod), _DRY_RUN)
+            answer = await target.api.call("POST", _eviction_path(pod), eviction(pod), _DRY_RUN)
             if not answer.ok:
                 raise HookError(f"the API server would not evict it: {answer.said()}", _REMEDY)
             return f"the API server would evict pod {target.call.pod} (dry run)"
@@ -100,8 +100,8 @@ class Hook:
             what = (
                 f"{verb} {resource}{'/' + subresource if subresource else ''} in {target.namespace}"
             )
-            answer = await target.api.post(
-                "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            answer = await target.api.call(
+                "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
                 {
                     "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
                     "spec": {"resourceAttributes": attributes},
@@ -153,7 +153,7 @@ class _Target:
             cause = "it is the pod in which vllm-watch runs, and the journal may be lost with it"
             remedy = "put state_dir on a volume that outlives the pod and set state_outlives_pod, or use gate"
             raise HookError(cause, remedy)
-        answer = await self.api.get(f"/api/v1/namespaces/{self.namespace}/pods/{call.pod}")
+        answer = await self.api.call("GET", f"/api/v1/namespaces/{self.namespace}/pods/{call.pod}")
         pod = _found(answer, f"pod {call.pod} in namespace {self.namespace}")
 
         _judged(pod, lambda: (uid(pod), pod["metadata"]["namespace"]))
@@ -167,7 +167,7 @@ class _Target:
 
     async def rollout(self) -> dict[str, Any] | None:
         name, kind = self._settings.workload, kind_of(self._settings.workload)
-        found = _found(await self.api.get(self.workload_path), name)
+        found = _found(await self.api.call("GET", self.workload_path), name)
         patch = _judged(found, rollout, kind, found, self.call.attempt_id)
         if patch is None:
             return None
@@ -231,7 +231,9 @@ class _Act:
         name = f"pod {self._target.call.pod}"
         while True:
             try:
-                answer = await self._send(self._api.post(_eviction_path(pod), eviction(pod)))
+                answer = await self._send(
+                    self._api.call("POST", _eviction_path(pod), eviction(pod))
+                )
             except KubernetesError:
                 if not self.begun or not await self._is_ending(pod):
                     raise
@@ -247,7 +249,7 @@ class _Act:
         return _judge(answer, name)
 
     async def _is_ending(self, pod: Mapping[str, Any]) -> bool:
-        answer = await self._api.get(_eviction_path(pod).removesuffix("/eviction"))
+        answer = await self._api.call("GET", _eviction_path(pod).removesuffix("/eviction"))
         if not answer.ok:
             return answer.status == _GONE
         found = answer.document
@@ -259,7 +261,9 @@ class _Act:
         for _ in range(TRIES_MAX):
             patch = await self._target.rollout()
             if patch is not None:
-                answer = await self._send(self._api.patch(self._target.workload_path, patch))
+                answer = await self._send(
+                    self._api.call("PATCH", self._target.workload_path, patch)
+                )
             if patch is None or answer.ok:
                 self._accepted = f"a rollout of {self._settings.workload} has begun"
                 return None
@@ -272,7 +276,7 @@ class _Act:
         path = _eviction_path(pod).removesuffix("/eviction")
         while True:
             try:
-                answer = await self._api.get(path)
+                answer = await self._api.call("GET", path)
             except KubernetesError:
                 answer = Answer(_SERVER_ERRORS, {})  # the eviction was already accepted: poll again
             if answer.status == _GONE:

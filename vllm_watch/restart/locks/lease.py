@@ -86,7 +86,7 @@ class Shared:
             if tries:
                 await asyncio.sleep(_wait_seconds(tries, answer))
             try:
-                answer = await self._api.get(f"{self._folder}/{self._name}")
+                answer = await self._api.call("GET", f"{self._folder}/{self._name}")
                 if answer.status not in (_OK, _GONE):
                     trouble = self._error(answer)
                     if answer.status not in _BUSY:
@@ -156,8 +156,8 @@ class Shared:
         document = _document(found, record, ttl_seconds, time.time())
         if found is None:
             document["metadata"] |= {"name": self._name, "namespace": self._namespace}
-            return await self._api.post(self._folder, document)
-        return await self._api.put(f"{self._folder}/{self._name}", document)
+            return await self._api.call("POST", self._folder, document)
+        return await self._api.call("PUT", f"{self._folder}/{self._name}", document)
 
     def _error(self, answer: Answer) -> KubernetesError:
         remedy = "see whether the API server is healthy"
