@@ -1,14 +1,6 @@
 """Texts about stalled engines."""
 
-from vllm_watch.story.base import (
-    CORE_PID,
-    IF_ADVISED,
-    LOOK_AT_PEER,
-    WAITED_FOR,
-    WAITS,
-    Cause,
-    Story,
-)
+from vllm_watch.story.base import CORE_PID, IF_ADVISED, PEER_WAIT, Cause, Story
 
 STORY = Story(
     title="Stalled",
@@ -30,13 +22,7 @@ STORY = Story(
             "--max-model-len if such prompts fill the KV cache.",
             "No restart is advised: the livelock ends with that request, and comes back if the request is sent again.",
         ),
-        "peer_wait": Cause(
-            "waits for KV from another server",
-            "its requests wait for KV from another server",
-            LOOK_AT_PEER,
-            WAITS,
-            warning=WAITED_FOR,
-        ),
+        "peer_wait": PEER_WAIT,
         "stopped": Cause(
             "one of its processes is stopped",
             "one of its processes is stopped by a signal or a debugger",

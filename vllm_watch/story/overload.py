@@ -1,6 +1,6 @@
 """Texts about overloaded engines."""
 
-from vllm_watch.story.base import LOOK_AT_PEER, WAITED_FOR, WAITS, Cause, Story
+from vllm_watch.story.base import PEER_WAIT, Cause, Story
 
 STORY = Story(
     title="Overloaded",
@@ -17,13 +17,7 @@ STORY = Story(
             "more requests arrive than it can serve at its usual pace",
             "Shed load at the gateway, then add replicas.",
         ),
-        "peer_wait": Cause(
-            "waits for KV from another server",
-            "its requests wait for KV from another server",
-            LOOK_AT_PEER,
-            WAITS,
-            warning=WAITED_FOR,
-        ),
+        "peer_wait": PEER_WAIT,
         "deferred": Cause(
             "requests are deferred",
             "requests wait for a grammar or a LoRA slot, while slots and pages are free",
