@@ -97,9 +97,9 @@ class Hook(Protocol):
         """Check reachability, permissions and whether the server would start again. Changes nothing."""
 
 
-def kinds() -> dict[str, ModuleType]:
+def kinds() -> Mapping[str, ModuleType]:
     """Return the module of each kind, by the kind's name in the configuration."""
-    return {plugins.slug(module): module for module in plugins.modules(_FOLDER, ("Hook",))}
+    return plugins.modules(_FOLDER, "Hook")
 
 
 def make(kind: str, settings: HookSettings, tools: Tools) -> Hook:
