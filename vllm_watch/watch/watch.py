@@ -1,12 +1,11 @@
 """Turn one target's observations into signals and incidents. Used by the daemon and by replay."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from vllm_watch.advice.adviser import Adviser
-from vllm_watch.advice.rules import AttentionBackend
 from vllm_watch.detectors import throughput_collapse
-from vllm_watch.detectors.base import Around, Detector, Verdict, View
+from vllm_watch.detectors.base import Around, Detector, HostDetector, Verdict, View
 from vllm_watch.detectors.needs import Sights
 from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.incidents.lifecycle import Lifecycle, Moment
@@ -28,15 +27,53 @@ from vllm_watch.watch import kept_state as watch_state
 
 NOTHING_AROUND = Around()
 
-
-def all_detectors(settings: DetectorsSettings) -> dict[str, Detector]:
-    """Return an instance of every detector by slug."""
-    found = plugins.modules("vllm_watch.detectors", ("Settings", "Detector"))
-    slugs = {plugins.slug(module): module for module in found}
-    return {slug: module.Detector(settings.of(slug)) for slug, module in slugs.items()}
+_D = TypeVar("_D", Detector, HostDetector)
 
 
-class Watch:
+def all_detectors(settings: DetectorsSettings, kind: str = "Detector") -> dict[str, Any]:
+    """Return an instance of every detector of one kind ("Detector" or "HostDetector") by slug."""
+    modules = plugins.modules("vllm_watch.detectors", "Settings", kind)
+    return {slug: getattr(module, kind)(settings.of(slug)) for slug, module in modules.items()}
+
+
+class Judge(Generic[_D]):
+    """Runs the detectors of one target or host, and follows its incidents."""
+
+    def __init__(self, target: str, detectors: Mapping[str, _D]) -> None:
+        self.target = target
+        self.failures: dict[str, str] = {}  # detector slug → last exception
+        self._told_failures: dict[str, str] = {}
+        self._detectors: dict[str, _D] = dict(detectors)
+        self._timeline = Timeline()
+        self._lifecycle = Lifecycle(target)
+
+    @property
+    def incidents(self) -> tuple[Incident, ...]:
+        return self._lifecycle.incidents
+
+    @property
+    def opened(self) -> Mapping[str, int]:
+        return self._lifecycle.opened
+
+    def close(self, t: float) -> list[IncidentEvent]:
+        return self._lifecycle.close(t)
+
+    def new_failures(self) -> dict[str, str]:
+        """Return the failures that are new since the last call."""
+        told, self._told_failures = self._told_failures, dict(self.failures)
+        return {slug: each for slug, each in self.failures.items() if told.get(slug) != each}
+
+    def _verdicts(self, of: Callable[[str, _D], Sequence[Verdict]]) -> list[Verdict]:
+        verdicts: list[Verdict] = []
+        for slug, detector in self._detectors.items():
+            try:
+                verdicts += of(slug, detector)
+            except Exception as error:  # noqa: BLE001 - the other detectors must run
+                self.failures[slug] = f"{type(error).__name__}: {error}"
+        return verdicts
+
+
+class Watch(Judge[Detector]):
     """Judges one target's observations."""
 
     def __init__(
@@ -45,40 +82,29 @@ class Watch:
         signals: SignalsSettings | None = None,
         slo: SloSettings | None = None,
         detectors: Mapping[str, Detector] | None = None,
-        attention: AttentionBackend | None = None,
         thresholds: DetectorsSettings | None = None,
     ) -> None:
-        """`detectors` (default: all) hold state of this target and must not be shared. `attention`
-        is the attention backend that the engine's log names."""
-        self.target = target
+        """`detectors` (default: all) hold state of this target and must not be shared."""
+        every = all_detectors(thresholds or DetectorsSettings()) if detectors is None else detectors
+        super().__init__(target, every)
         self.address: str | None = None
         self.answered_t: float | None = None  # last successful scrape of an earlier run
         self.signals: TargetSignals | None = None
         self.reading: Reading | None = None
         self._signals = signals or SignalsSettings()
         self._slo = slo or SloSettings()
-        self._timeline = Timeline()
         self._engines: dict[str, EngineTracker] = {}
         self._misses = 0
         self._began_s: float | None = None
         self._loading = Loading()
         self._last_success_t: float | None = None
         self._health_status: int | None = None
-        self._detectors = dict(
-            all_detectors(thresholds or DetectorsSettings()) if detectors is None else detectors
-        )
         # None includes the host detectors, because a target's page lists all detectors.
         self._sights = Sights(None if detectors is None else self._detectors)
-        self._lifecycle = Lifecycle(target)
         self._own_restart = OwnRestart()
         self._states = States()
-        self._adviser = Adviser(attention)
+        self._adviser = Adviser()
         self._kept: dict[str, stored.Stored] = {}  # engine → state of an earlier run
-        self.failures: dict[str, str] = {}  # detector slug → last exception
-
-    @property
-    def incidents(self) -> tuple[Incident, ...]:
-        return self._lifecycle.incidents
 
     @property
     def canary_wanted(self) -> dict[str, bool]:
@@ -90,13 +116,6 @@ class Watch:
 
     def note_stacks(self, incident: str, sentence: str) -> None:
         self._lifecycle.note_stacks(incident, sentence)
-
-    def close(self, t: float) -> list[IncidentEvent]:
-        return self._lifecycle.close(t)
-
-    @property
-    def opened(self) -> Mapping[str, int]:
-        return self._lifecycle.opened
 
     def export_state(self) -> dict[str, Any] | None:
         clock, signals = self._timeline.export_state(), self.signals
@@ -181,7 +200,8 @@ class Watch:
             at_s=at_s, known=known, observation=observation, signals=self.signals, windows=windows,
             progress=progress, around=around,
         )  # fmt: skip
-        verdicts = self._own_restart.judged(self.signals, self._verdicts(view))
+        verdicts = self._verdicts(lambda slug, e: self._sights.believed(slug, e.update(view)))
+        verdicts = self._own_restart.judged(self.signals, verdicts)
         verdicts = with_peers(with_log(verdicts, observation.start_failure), around)
         events = self._lifecycle.update(
             _moment(at_s, self.signals, observation.reading), verdicts, beside
@@ -190,15 +210,6 @@ class Watch:
         self._states.show(self.signals, self._lifecycle.incidents, at_s)
         completed(self.signals, advice=self._adviser.look(at_s, observation, self.signals))
         return events
-
-    def _verdicts(self, view: View) -> list[Verdict]:
-        verdicts: list[Verdict] = []
-        for slug, detector in self._detectors.items():
-            try:
-                verdicts += self._sights.believed(slug, detector.update(view))
-            except Exception as error:  # noqa: BLE001 - the other detectors must run
-                self.failures[slug] = f"{type(error).__name__}: {error}"
-        return verdicts
 
     def _add_ratios(self, signals: TargetSignals) -> None:
         collapse = self._detectors.get("throughput_collapse")
