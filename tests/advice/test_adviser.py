@@ -6,7 +6,7 @@ import pytest
 
 from tests.signals.holders.series import core, gpu, process
 from vllm_watch.advice.adviser import JUDGE_SECONDS, SPAN_SECONDS, Tally, host_gpus
-from vllm_watch.advice.rules import AttentionBackend, HostGpus, attention_of
+from vllm_watch.advice.rules import AttentionBackend, Evidence, HostGpus, attention_of
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
 from vllm_watch.watch.watch import Watch
@@ -94,9 +94,7 @@ def test_what_was_counted_before_a_restart_is_added():
     tally = Tally(0.0)
     for second, of_life in ((0, 100), (5, 105), (10, 3), (15, 8)):
         tally.add(float(second), replace(engine(of_life), preemptions=float(of_life)))
-    evidence = tally.evidence(
-        engine(8), engines=1, capacity_tokens=None, max_model_len=None, gpus=None, attention=None
-    )
+    evidence = tally.evidence(Evidence(engine="0"))
     assert (evidence.seconds, evidence.finished, evidence.preemptions) == (15.0, 26.0, 13.0)
     assert (evidence.prompts.count, evidence.prompts.sum) == (26.0, 26 * 300.0)
 

@@ -1,5 +1,6 @@
 """Counts one target's scrapes and advises on its settings. Counts are reset every few hours, so advice follows the load."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
@@ -35,11 +36,12 @@ class Tally:
     """All counts of one engine since `begun_s`."""
 
     def __init__(self, begun_s: float) -> None:
+        self.config: Mapping[str, str] | None = None
+        self.settled: tuple[Advice, ...] | None = None  # from the earlier counts
         self.begun_s = begun_s
         self._last_s = begun_s
         self._scrapes = 0
-        self._known = {"usage": 0, "waiting": 0, "both": 0}
-        self._seen = {"full": 0, "waiting": 0, "short": 0}
+        self._known, self._seen = Counter[str](), Counter[str]()
         self._running_full = 0.0
         self._running_max: float | None = None
         self._before: EngineSample | None = None
@@ -63,21 +65,10 @@ class Tally:
         for name in ("request_prompt_tokens", "request_generation_tokens"):
             self._widen(name, getattr(before, name), getattr(sample, name))
 
-    def evidence(
-        self,
-        sample: EngineSample,
-        *,
-        engines: int,
-        capacity_tokens: float | None,
-        max_model_len: int | None,
-        gpus: HostGpus | None,
-        attention: AttentionBackend | None,
-    ) -> Evidence:
-        return Evidence(
-            engine=sample.engine, seconds=self.seconds, scrapes=self._scrapes, engines=engines,
-            config=sample.cache_config_info or {}, max_model_len=max_model_len,
-            capacity_tokens=capacity_tokens,
-            full_ratio=self._share("full", "usage"), waiting_ratio=self._share("waiting", "waiting"),
+    def evidence(self, known: Evidence) -> Evidence:
+        """Return what is known of the engine together with the counts."""
+        return replace(
+            known, seconds=self.seconds, scrapes=self._scrapes, full_ratio=self._share("full", "usage"), waiting_ratio=self._share("waiting", "waiting"),
             short_ratio=self._share("short", "both"),
             running_full=self._running_full / self._seen["full"] if self._seen["full"] else None,
             running_max=self._running_max,
@@ -86,7 +77,6 @@ class Tally:
             generations=_sizes(self._sizes.get("request_generation_tokens")),
             media_hit_ratio=self._hits("mm_cache"),
             external_hit_ratio=self._hits("external_prefix_cache"),
-            gpus=gpus, attention=attention,
         )  # fmt: skip
 
     def _gauges(self, sample: EngineSample) -> None:
@@ -219,8 +209,6 @@ class Adviser:
 
     def __init__(self) -> None:
         self._tallies: dict[str, Tally] = {}
-        self._configs: dict[str, Mapping[str, str] | None] = {}
-        self._settled: dict[str, tuple[Advice, ...]] = {}  # from the earlier counts
         self._gpus: Seen | None = None
         self._scraped_s = self._gpus_s = self._judged_s = float("-inf")
         self._advice: tuple[Advice, ...] = ()
@@ -239,7 +227,7 @@ class Adviser:
         here = {sample.engine for sample in reading.engines}
         # A server that has just started may not list its engines yet.
         for gone in self._tallies.keys() - here if here else ():
-            self._forget(gone)
+            del self._tallies[gone]
         for sample in reading.engines:
             if sample.engine in signals.engines:  # engines above the limit are ignored
                 self._tally(at_s, sample).add(at_s, sample)
@@ -249,14 +237,10 @@ class Adviser:
         return self._advice
 
     def _tally(self, at_s: float, sample: EngineSample) -> Tally:
-        name, config = sample.engine, sample.cache_config_info
-        if config is not None and self._configs.get(name, config) != config:
-            self._forget(name)
-        if config is not None:
-            self._configs[name] = config
-        tally = self._tallies.get(name)
-        if tally is None:
-            tally = self._tallies[name] = Tally(at_s)
+        config, tally = sample.cache_config_info, self._tallies.get(sample.engine)
+        if tally is None or (config is not None and tally.config not in (None, config)):
+            tally = self._tallies[sample.engine] = Tally(at_s)
+        tally.config = tally.config if config is None else config
         return tally
 
     def _judged(
@@ -268,18 +252,15 @@ class Adviser:
             tally, known = self._tallies.get(sample.engine), signals.engines.get(sample.engine)
             if tally is None or known is None or reading is None:
                 continue
-            evidence = tally.evidence(
-                sample, engines=len(reading.engines), gpus=self._gpus and self._gpus[0],
-                capacity_tokens=known.kv_cache_capacity_tokens,
+            evidence = tally.evidence(Evidence(
+                engine=sample.engine, engines=len(reading.engines), gpus=self._gpus and self._gpus[0],
+                config=sample.cache_config_info or {}, capacity_tokens=known.kv_cache_capacity_tokens,
                 max_model_len=reading.server.max_model_len, attention=attention,
-            )  # fmt: skip
+            ))  # fmt: skip
             found = tuple(advice for rule in RULES for advice in rule(evidence))
-            settled = self._settled.get(sample.engine)
-            yield from settled if settled is not None and tally.seconds < SETTLED_SECONDS else found
+            young = tally.settled is not None and tally.seconds < SETTLED_SECONDS
+            yield from (tally.settled or ()) if young else found
             if tally.seconds >= SPAN_SECONDS:
-                self._settled[sample.engine] = found
-                self._tallies[sample.engine] = Tally(at_s)
-
-    def _forget(self, name: str) -> None:
-        for kept in (self._tallies, self._configs, self._settled):
-            kept.pop(name, None)
+                config, tally = tally.config, Tally(at_s)
+                tally.config, tally.settled = config, found
+                self._tallies[sample.engine] = tally
