@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -152,19 +152,15 @@ def host_of(url: str) -> str:
     return urlsplit(url).hostname or url
 
 
+@dataclass(slots=True, eq=False)
 class SiteWatch:
     """Judges every target that has an observation."""
 
-    def __init__(
-        self,
-        make_watch: Callable[[str], Watch] = Watch,
-        host_of: Callable[[str], str] = host_of,
-        make_host: Callable[[str], HostWatch] = HostWatch,
-    ) -> None:
-        self._make_watch = make_watch
-        self._host_of, self._make_host = host_of, make_host
-        self.watches: dict[str, Watch] = {}
-        self.hosts: dict[str, HostWatch] = {}
+    make_watch: Callable[[str], Watch] = Watch
+    host_of: Callable[[str], str] = host_of
+    make_host: Callable[[str], HostWatch] = HostWatch
+    watches: dict[str, Watch] = field(default_factory=dict)
+    hosts: dict[str, HostWatch] = field(default_factory=dict)
 
     @property
     def failures(self) -> dict[str, str]:
@@ -174,16 +170,16 @@ class SiteWatch:
     def look(self, observation: Observation) -> list[IncidentEvent]:
         target = observation.target
         if target not in self.watches:
-            self.watches[target] = self._make_watch(target)
-        name, watch = self._host_of(target), self.watches[target]
+            self.watches[target] = self.make_watch(target)
+        name, watch = self.host_of(target), self.watches[target]
         if name not in self.hosts:
-            self.hosts[name] = self._make_host(name)
+            self.hosts[name] = self.make_host(name)
         host, events = self.hosts[name], []
         if observation.gpus is not None:
             servers = {
                 each.target: ServerScrape.of(each.signals, each.incidents)
                 for url, each in self.watches.items()
-                if self._host_of(url) == name
+                if self.host_of(url) == name
             }
             t, monotonic_s = observation.t, observation.monotonic_s
             events = host.look(t, monotonic_s, observation.gpus, servers)

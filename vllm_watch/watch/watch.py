@@ -11,13 +11,13 @@ from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.incidents.lifecycle import Lifecycle, Moment
 from vllm_watch.incidents.states import States
 from vllm_watch.incidents.verdicts import NO_RESTART, OwnRestart, RestartNews, with_log, with_peers
-from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading, ServerSample
 from vllm_watch.samples.record import completed
 from vllm_watch.settings.detectors import DetectorsSettings
 from vllm_watch.settings.stages import SignalsSettings, SloSettings
 from vllm_watch.signals import state, stored
 from vllm_watch.signals.engine import EngineTracker
+from vllm_watch.signals.life import AWAY_SECONDS_MAX
 from vllm_watch.signals.loading import Loading
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.signals.sanitize import sanitized
@@ -126,7 +126,7 @@ class Watch(Judge[Detector]):
             "target": self.target,
             "address": self.address,
             **clock,
-            "server": watch_state.of_server(signals),
+            "server": stored.export(signals, watch_state.SERVER),
             "loading": self._loading.export_state(),
             "engines": {**self._kept, **watch_state.of_engines(self._engines, self.reading)},
             "lifecycle": self._lifecycle.export_state(),
@@ -138,14 +138,16 @@ class Watch(Judge[Detector]):
         """Restore the state, before the first observation. Return errors of lost parts."""
         try:
             away_s = watch_state.away_seconds(state, self.target, t)
-            signals = watch_state.restored_signals(state, self.target, away_s)
+            signals = watch_state.restored_signals(state, self.target)
             loading = watch_state.restored_loading(state, away_s)
             own_restart = OwnRestart.restored(state.get("own_restart"))
-            self.answered_t = watch_state.answered_t(state)
             self._timeline.restore(state)
         except stored.DAMAGE as error:
             return [f"all: {error!r}"]
         self._loading, self._own_restart = loading, own_restart
+        self.answered_t = signals.last_success_timestamp_seconds
+        if away_s > AWAY_SECONDS_MAX:
+            completed(signals, last_success_timestamp_seconds=None)
         self.signals, self._kept = signals, dict(state["engines"])
         self._last_success_t = signals.last_success_timestamp_seconds
         try:
@@ -242,7 +244,9 @@ class Watch(Judge[Detector]):
                 tracker = self._engines[sample.engine] = EngineTracker(
                     self._signals.window_seconds, self._slo, totals=self._signals.totals
                 )
-                self._resume(tracker, sample, reading)
+                before = self._kept.pop(sample.engine, None)
+                if before is not None:
+                    watch_state.resume(tracker, before, sample, reading.server)
             engines[sample.engine] = tracker.update(
                 at_s, observation.t, sample, reading.server, len(samples), cpu.get(sample.engine)
             )
@@ -252,11 +256,6 @@ class Watch(Judge[Detector]):
         else:
             word, text = "unknown", reading.why_not or "no engine was found in the metrics"
         return self._target_signals(observation, reading, engines, word, text)
-
-    def _resume(self, tracker: EngineTracker, sample: EngineSample, reading: Reading) -> None:
-        before = self._kept.pop(sample.engine, None)
-        if before is not None:
-            watch_state.resume(tracker, before, sample, reading.server)
 
     def _failed_scrape(self, observation: Observation, at_s: float) -> TargetSignals:
         began_s = self._began_s if self._began_s is not None else at_s
