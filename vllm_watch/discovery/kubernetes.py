@@ -402,11 +402,8 @@ class KubernetesTargets:
         for each in late:
             each.cancel()
         self.changed = False
-        self.problems = {_place(each): each.problem for each in self._watches if each.problem}
-        self.problems |= {
-            _place(watch): "no answer yet"
-            for watch in self._watches if not watch.answered.is_set()
-        }  # fmt: skip
+        found = ((w, w.problem if w.answered.is_set() else "no answer yet") for w in self._watches)
+        self.problems = {_place(watch): problem for watch, problem in found if problem}
         return self._targets(qualified=qualified)
 
     def close(self) -> list[asyncio.Task[None]]:
