@@ -10,7 +10,6 @@ from vllm_watch.reclaim.plan import (
     Plan,
     RefusalError,
     Sightings,
-    Surroundings,
     ancestors,
     descendants,
     plan,
@@ -37,7 +36,7 @@ def decide(pid, *gpus, seconds=600, parents=None):
 
     judged = look_on(shown, seconds=seconds)
     try:
-        return plan(pid, judged, Surroundings(parents=parents or PARENTS, own_pid=US))
+        return plan(pid, judged, parents or PARENTS, US)
     except RefusalError as refusal:
         return refusal
 

@@ -4,7 +4,7 @@ A process is ended only if it was stale on all its GPUs in several samples. This
 itself.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vllm_watch.errors import WatchError
@@ -91,14 +91,6 @@ class RefusalError(WatchError):
         self.final = final  # further samples would not change the answer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """The watcher's PID and the parent of each process, in our PID namespace."""
-
-    parents: Mapping[int, int]  # PID → parent's PID
-    own_pid: int
-
-
 class Sightings:
     """Confirms that a plan stays the same."""
 
@@ -115,13 +107,13 @@ class Sightings:
         return at_s - self._seen[1] >= CONFIRM_SECONDS
 
 
-def plan(pid: int, gpus: Sequence[GpuHolders], around: Surroundings) -> Plan:
-    """Return the plan for `pid` in this sample. Raises RefusalError."""
+def plan(pid: int, gpus: Sequence[GpuHolders], parents: Mapping[int, int], own_pid: int) -> Plan:
+    """Return the plan for `pid` in this sample. `parents` maps each PID of our namespace to its parent's, and `own_pid` is this command's. Raises RefusalError."""
     found = victims(gpus)
     victim = found.get(pid)
-    _refuse_ours(pid, victim, around)
+    _refuse_ours(pid, victim, parents, own_pid)
     if victim is None:
-        raise _no_holder(pid, gpus, found, around)
+        raise _no_holder(pid, gpus, found, parents)
     _refuse_unless_stale(victim)
     process = victim.holder.process
     if process.pid_local is None or process.create_time is None:
@@ -129,7 +121,8 @@ def plan(pid: int, gpus: Sequence[GpuHolders], around: Surroundings) -> Plan:
             f"process {pid} cannot be identified from here: it runs in another PID namespace",
             "run vllm-watch on its host, or with hostPID",
         )
-    below = [found[each] for each in _below(process.pid_local, found, around)]
+    tree = descendants(process.pid_local, parents)
+    below = [each for each in found.values() if each.holder.process.pid_local in tree]
     stale = tuple(each for each in below if each.verdicts == {STALE} and _can_end(each))
     left = tuple(each for each in below if each not in stale)
     working = [each for each in left if each.verdicts & {ACTIVE, VLLM}]
@@ -186,14 +179,14 @@ def _on_slices(parts: list[Part]) -> tuple[Part, ...]:
     return tuple(sorted(kept, key=lambda part: -(part.holder.process.used_bytes or 0)))
 
 
-def _refuse_ours(pid: int, victim: Victim | None, around: Surroundings) -> None:
+def _refuse_ours(pid: int, victim: Victim | None, parents: Mapping[int, int], own_pid: int) -> None:
     local = pid if victim is None else victim.holder.process.pid_local
     if 1 in (pid, local):
         cause = "process 1 keeps this host or container up"
         raise RefusalError(cause, "stop the container itself", final=True)
-    if around.own_pid == local:
+    if own_pid == local:
         raise RefusalError(f"process {pid} is this command itself", "name another PID", final=True)
-    if local in ancestors(around.own_pid, around.parents):
+    if local in ancestors(own_pid, parents):
         cause = f"process {pid} is a parent of this command"
         raise RefusalError(cause, "run it from elsewhere", final=True)
 
@@ -228,12 +221,12 @@ def _can_end(victim: Victim) -> bool:
 
 
 def _no_holder(
-    pid: int, gpus: Sequence[GpuHolders], found: Mapping[int, Victim], around: Surroundings
+    pid: int, gpus: Sequence[GpuHolders], found: Mapping[int, Victim], parents: Mapping[int, int]
 ) -> RefusalError:
-    there = pid in around.parents
+    there = pid in parents
     cause = f"process {pid} holds no GPU memory" if there else f"there is no process {pid} here"
     locals_ = {each.holder.process.pid_local: each for each in found.values()}
-    below = [locals_[each].pid for each in descendants(pid, around.parents) if each in locals_]
+    below = [locals_[each].pid for each in descendants(pid, parents) if each in locals_]
     if there and below:
         named = " ".join(map(str, below))
         remedy = f"reclaim those, if they are stale: vllm-watch gpus --reclaim {below[0]}"
@@ -243,8 +236,3 @@ def _no_holder(
             text = f"{size(gpu.unaccounted_bytes)} on GPU {gpu.gpu.index} belong to no process"
             return RefusalError(f"{cause}, and {text}", gpu.unaccounted.remedy or "reboot")
     return RefusalError(cause, "vllm-watch gpus shows the holders of GPU memory", final=not there)
-
-
-def _below(pid_local: int, found: Mapping[int, Victim], around: Surroundings) -> Iterable[int]:
-    tree: Collection[int] = descendants(pid_local, around.parents)
-    return [pid for pid, each in found.items() if each.holder.process.pid_local in tree]

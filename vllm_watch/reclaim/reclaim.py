@@ -17,7 +17,7 @@ from signal import SIGCONT, SIGKILL, SIGTERM, Signals
 
 from vllm_watch.errors import JournalError, WatchError
 from vllm_watch.reclaim import vram_release
-from vllm_watch.reclaim.plan import Plan, RefusalError, Sightings, Surroundings, Victim, plan
+from vllm_watch.reclaim.plan import Plan, RefusalError, Sightings, Victim, plan
 from vllm_watch.reclaim.vram_release import Release
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals.holders.judge import HolderJudge
@@ -167,9 +167,8 @@ class Looks:
         self.gpus = gpus
         at_s = time.monotonic()
         judged = self._judge.look(at_s, reading.t, gpus)
-        around = Surroundings(parents=_parents(), own_pid=os.getpid())
         try:
-            found = plan(self.pid, judged, around)
+            found = plan(self.pid, judged, _parents(), os.getpid())
             self._pin(found.victims)
         except RefusalError:
             self._sightings.take(at_s, None)
