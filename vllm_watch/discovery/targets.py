@@ -186,7 +186,7 @@ class Discovery:
             )
         # Sorted by URL, so that the same servers always get the same names.
         discovered = [by_url[url] for url in sorted(by_url)][:room]
-        return static + named(_without_clashes(static, discovered), {one.name for one in static})
+        return static + named(discovered, {one.name for one in static})
 
     def _log_changes(self, problems: dict[str, str]) -> None:
         for place, problem in problems.items():
@@ -195,18 +195,6 @@ class Discovery:
         for place in self.problems.keys() - problems.keys():
             _log.info("discovery_well_again", place=place)
         self.problems = problems
-
-
-def _without_clashes(
-    static: tuple[TargetConfig, ...], discovered: list[TargetConfig]
-) -> list[TargetConfig]:
-    taken = {target.name for target in static}
-    kept: list[TargetConfig] = []
-    for target in discovered:
-        clashes = bool(target.name) and target.name in taken
-        kept.append(target.model_copy(update={"name": ""}) if clashes else target)
-        taken.add(target.name)
-    return kept
 
 
 def is_allowed(url: str, allow: Sequence[str]) -> bool:

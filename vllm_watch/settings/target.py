@@ -283,14 +283,15 @@ def slug(text: str) -> str:
 
 
 def named(targets: Iterable[TargetConfig], taken: Iterable[str] = ()) -> tuple[TargetConfig, ...]:
-    """Return the targets with groups and unique names."""
-    targets = tuple(targets)
-    used = set(taken) | {target.name for target in targets if target.name}
-    return tuple(_with_name(target, used) for target in targets)
+    """Return the targets with groups and unique names. A target whose name is taken gets another one."""
+    used, own = set(taken), list[tuple[TargetConfig, str]]()
+    for target in targets:
+        own.append((target, "" if target.name in used else target.name))
+        used.add(target.name)
+    return tuple(_with_name(target, name, used) for target, name in own)
 
 
-def _with_name(target: TargetConfig, used: set[str]) -> TargetConfig:
-    name = target.name
+def _with_name(target: TargetConfig, name: str, used: set[str]) -> TargetConfig:
     if not name:
         parts = urlsplit(target.url)
         port = parts.port or PORT_OF_SCHEME[parts.scheme]
