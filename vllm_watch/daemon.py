@@ -126,7 +126,7 @@ class Daemon:
 
     @property
     def loops(self) -> list[TargetLoop]:
-        return [running.loop for running in self._loops.running.values()]
+        return list(self._loops.running.values())
 
     async def run(self, started: Callable[[], None] | None = None) -> None:
         """Serve until SIGTERM or SIGINT. Raises ServeError if the address cannot be bound."""

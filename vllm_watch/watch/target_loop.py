@@ -66,6 +66,8 @@ class TargetLoop:
     canary: CanaryRounds | None = None
     log: EngineLog | None = None
     cpu: CpuWaits | None = None
+    made_of: tuple[object, ...] = ()  # settings
+    task: asyncio.Task[None] = field(init=False)
     lateness_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_LATENESS_KEPT))
     _logged_state: str | None = None
     _restarts: int = 0
@@ -229,15 +231,6 @@ SPREAD_ABOVE = 16
 """Above this number of targets, first scrapes are spread over the interval."""
 
 
-@dataclass(slots=True)
-class Running:
-    """A target's loop, and the settings that it was made of."""
-
-    made_of: tuple[object, ...]
-    loop: TargetLoop
-    task: asyncio.Task[None]
-
-
 @dataclass(eq=False)
 class TargetLoops:
     """The loops of all targets. `host` and `session` must be set before the first loop starts."""
@@ -249,7 +242,7 @@ class TargetLoops:
     recorder: FlightRecorder
     memory: Memory
     publisher: Publisher
-    running: dict[str, Running] = field(default_factory=dict)
+    running: dict[str, TargetLoop] = field(default_factory=dict)
     unseen: set[str] = field(default_factory=set)
     logs: dict[str, EngineLog] = field(default_factory=dict)
 
@@ -265,38 +258,38 @@ class TargetLoops:
         self.config = config
         wanted = {target.name: target for target in targets}
         self._peers.follow(targets)
-        for name, running in list(self.running.items()):
+        for name, loop in list(self.running.items()):
             if name not in wanted:
-                gone = self._halt(name)
-                self.publisher.gone(gone.target, gone.watch)
+                self._halt(name)
+                self.publisher.gone(loop.target, loop.watch)
                 _log.info("target_gone", target=name)
-            elif running.made_of != self._made_of(wanted[name]):
+            elif loop.made_of != self._made_of(wanted[name]):
                 self._halt(name)
         new = [target for name, target in wanted.items() if name not in self.running]
         for target in new:
             self._begin(target, spread=len(wanted) > SPREAD_ABOVE)
-        begun = {each.name: (each.identity(), self.running[each.name].loop.watch) for each in new}
+        begun = {each.name: (each.identity(), self.running[each.name].watch) for each in new}
         self.publisher.take_up(begun)
 
     def on_host(self) -> Mapping[str, ServerScrape]:
-        scrapes = ((name, running.loop.on_host()) for name, running in self.running.items())
+        scrapes = ((name, loop.on_host()) for name, loop in self.running.items())
         return {name: scrape for name, scrape in scrapes if scrape is not None}
 
     def note_stacks(self, target: str, incident: str, sentence: str) -> None:
         if target in self.running:
-            loop = self.running[target].loop
+            loop = self.running[target]
             loop.watch.note_stacks(incident, sentence)
             self.memory.save(loop.watch, loop.target.group)
 
     def stop(self) -> list[asyncio.Task[None]]:
         """End every loop, and return the tasks for the caller to cancel."""
-        for running in self.running.values():
-            running.loop.end()
-        return [running.task for running in self.running.values()]
+        for loop in self.running.values():
+            loop.end()
+        return [loop.task for loop in self.running.values()]
 
     def close(self) -> None:
-        for running in self.running.values():
-            self.memory.save(running.loop.watch, running.loop.target.group)
+        for loop in self.running.values():
+            self.memory.save(loop.watch, loop.target.group)
         self.running.clear()
 
     def _made_of(self, target: TargetConfig) -> tuple[object, ...]:
@@ -317,13 +310,13 @@ class TargetLoops:
         loop = TargetLoop(
             identity, scrape, source, watch, self.board, self.host, self.publisher, self._peers,
             log=self._engine_log(target), canary=self._canary_rounds(target, scrape),
-            cpu=CpuWaits(identity.url, self.config.procfs, listing=self.processes),
+            cpu=CpuWaits(identity.url, self.config.procfs, listing=self.processes), made_of=self._made_of(target),
         )  # fmt: skip
         self.board.add_target(identity, scrape.interval_seconds)
         self.recorder.name_url(identity.name, identity.url)
         self.unseen.add(identity.name)
-        task = asyncio.create_task(loop.run(spread=spread), name=f"target {identity.name}")
-        self.running[identity.name] = Running(self._made_of(target), loop, task)
+        loop.task = asyncio.create_task(loop.run(spread=spread), name=f"target {identity.name}")
+        self.running[identity.name] = loop
         _log.info("target_added", target=identity.name, url=identity.url)
 
     def _engine_log(self, target: TargetConfig) -> EngineLog | None:
@@ -342,11 +335,10 @@ class TargetLoops:
         source = CanarySource(target.identity(), model, seconds, scrape, self.session)
         return CanaryRounds(target.name, settings, source)
 
-    def _halt(self, name: str) -> TargetLoop:
-        running = self.running.pop(name)
-        running.loop.end()
-        running.task.cancel()
+    def _halt(self, name: str) -> None:
+        loop = self.running.pop(name)
+        loop.end()
+        loop.task.cancel()
         self.logs.pop(name, None)
         self.unseen.discard(name)
-        self.memory.save(running.loop.watch, running.loop.target.group)
-        return running.loop
+        self.memory.save(loop.watch, loop.target.group)

@@ -255,7 +255,7 @@ class Watch(Judge[Detector]):
             word, text = state.of_all(list(engines.values()))
         else:
             word, text = "unknown", reading.why_not or "no engine was found in the metrics"
-        return self._target_signals(observation, reading, engines, word, text)
+        return self._target_signals(observation, engines, word, text)
 
     def _failed_scrape(self, observation: Observation, at_s: float) -> TargetSignals:
         began_s = self._began_s if self._began_s is not None else at_s
@@ -276,28 +276,22 @@ class Watch(Judge[Detector]):
             )
             for name, known in (self.signals.engines if self.signals else {}).items()
         }
-        return self._target_signals(observation, None, engines, word, text)
+        return self._target_signals(observation, engines, word, text)
 
     def _target_signals(
-        self,
-        observation: Observation,
-        reading: Reading | None,
-        engines: dict[str, EngineSignals],
-        word: str,
-        text: str,
+        self, observation: Observation, engines: dict[str, EngineSignals], word: str, text: str
     ) -> TargetSignals:
-        known = self.signals or TargetSignals(
+        reading, known = observation.reading, self.signals or TargetSignals(
             target=self.target, t=0, up=False, outcome="", state="", state_text=""
-        )
+        )  # fmt: skip
         server = ServerSample() if reading is None else reading.server
         of = known if reading is None else reading
-        process_start = (known if reading is None else server).process_start_time
         return TargetSignals(
             target=known.target,
             version=server.version or known.version,
             engine_kind=of.engine_kind,
             models=server.models or known.models,
-            process_start_time=process_start,
+            process_start_time=(known if reading is None else server).process_start_time,
             process_open_fds=server.process_open_fds,
             unknown_families=of.unknown_families,
             advice=known.advice,
