@@ -131,11 +131,11 @@ def _is_claimed(process: ProcessSample, claim: Claim) -> bool:
 
 def _why(process: ProcessSample) -> str:
     who = f"process {process.pid} still holds {size(process.used_bytes)}"
-    state = process.state
-    if state == "D":
-        return f"{who}: it is stuck in the kernel (state D), where signals do not reach it"
-    if state == "Z":
-        return f"{who}: it has ended and its parent, process {process.ppid}, has not reaped it"
-    if state == "X":
-        return f"{who}: it is gone, but the driver still charges it (a context outlived it)"
-    return f"{who}: it is alive (state {state})" if state else f"{who}; its state cannot be read"
+    if not process.state:
+        return f"{who}; its state cannot be read"
+    why = {
+        "D": "it is stuck in the kernel (state D), where signals do not reach it",
+        "Z": f"it has ended and its parent, process {process.ppid}, has not reaped it",
+        "X": "it is gone, but the driver still charges it (a context outlived it)",
+    }
+    return f"{who}: {why.get(process.state, f'it is alive (state {process.state})')}"

@@ -9,10 +9,12 @@ PORT_OF_SCHEME = {"http": 80, "https": 443}
 WATCHER = "vllm-watch"
 """Reserved target name for problems of the watcher or of all targets."""
 
+HOST_PREFIX = "host:"
+
 
 def host_target(name: str) -> str:
     """Return the target name for GPU problems of a host. It has a colon, which a server's name cannot have."""
-    return f"host:{name}"
+    return HOST_PREFIX + name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

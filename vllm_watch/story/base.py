@@ -105,12 +105,10 @@ class Story:
     def restart_of(self, cause: str, *, advised: bool, after_s: float | None = None) -> str:
         if advised:
             return CURES
-        waits = (
-            f"A restart is advised only after {in_words(after_s)}: it may recover by itself."
-            if after_s
-            else ""
-        )
-        return self._cause(cause).restart or waits or self.restart
+        own = self._cause(cause).restart
+        if after_s and not own:
+            return f"A restart is advised only after {in_words(after_s)}: it may recover by itself."
+        return own or self.restart
 
     def warning_of(self, cause: str) -> str:
         return self._cause(cause).warning or self.warning
