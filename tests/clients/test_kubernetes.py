@@ -7,8 +7,7 @@ import pytest
 
 from tests.kubernetes_api import NAMESPACE, FakeKubernetes, busy, certified
 from vllm_watch.clients import kubernetes as kubernetes_api
-from vllm_watch.clients.kubernetes import Access, Api, KubernetesError, in_cluster
-from vllm_watch.clients.signed_post import new_session
+from vllm_watch.clients.kubernetes import Api, KubernetesError, in_cluster
 
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 
@@ -21,13 +20,13 @@ async def pod(tmp_path):
     async with FakeKubernetes().running(context) as server:
         environ = server.account(folder)
         environ["KUBERNETES_SERVICE_PORT_HTTPS"] = environ.pop("KUBERNETES_SERVICE_PORT")
-        yield server, Api(in_cluster(environ, folder), new_session)
+        yield server, in_cluster(environ, folder=folder)
 
 
 async def test_every_verb(tmp_path):
     """Created, read, listed, replaced and patched; each refusal is an answer."""
     async with pod(tmp_path) as (_, api):
-        assert api.access.namespace == NAMESPACE
+        assert api.namespace == NAMESPACE
         created = await api.call("POST", LEASES, {"metadata": {"name": "a"}})
         assert (created.status, created.ok) == (201, True)
         again = await api.call("POST", LEASES, {"metadata": {"name": "a"}})
@@ -47,8 +46,8 @@ async def test_token_is_read_anew(tmp_path):
     async with pod(tmp_path) as (server, api):
         server.token = "the next one"
         assert (await api.call("GET", LEASES)).status == 401
-        assert api.access.token_file is not None
-        api.access.token_file.write_text("the next one\n")
+        assert api.token_file is not None
+        api.token_file.write_text("the next one\n")
         assert (await api.call("GET", LEASES)).ok
 
 
@@ -65,9 +64,9 @@ async def test_server_that_somebody_else_signed_is_not_spoken_to(tmp_path):
     async with pod(tmp_path) as (server, api):
         other, _ = certified(tmp_path / "other")
         for ca_file in (other, None):
-            access = Access(url=server.url, token_file=api.access.token_file, ca_file=ca_file)
+            stranger = Api(url=server.url, token_file=api.token_file, ca_file=ca_file)
             with pytest.raises(KubernetesError, match="a call to the API server") as caught:
-                await Api(access, new_session).call("GET", LEASES)
+                await stranger.call("GET", LEASES)
             assert caught.value.sent is False
         assert server.asked == []
 
@@ -126,10 +125,10 @@ def test_address_of_an_ipv6_cluster(tmp_path):
     """Is written in brackets; a pod without a token is told so."""
     environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
     with pytest.raises(KubernetesError, match="holds no token"):
-        in_cluster(environ, tmp_path)
+        in_cluster(environ, folder=tmp_path)
     (tmp_path / "token").write_text("t")
-    access = in_cluster(environ, tmp_path)
-    assert (access.url, access.ca_file, access.namespace) == ("https://[fd00::1]:6443", None, "")
+    api = in_cluster(environ, folder=tmp_path)
+    assert (api.url, api.ca_file, api.namespace) == ("https://[fd00::1]:6443", None, "")
 
 
 async def test_watch_tells_each_event_until_the_server_ends_it(tmp_path):

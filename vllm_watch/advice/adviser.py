@@ -66,7 +66,7 @@ class Tally:
             self._widen(name, getattr(before, name), getattr(sample, name))
 
     def evidence(self, known: Evidence) -> Evidence:
-        """Return what is known of the engine together with the counts."""
+        """Return the known facts of the engine together with the counts."""
         return replace(
             known, seconds=self.seconds, scrapes=self._scrapes, full_ratio=self._share("full", "usage"), waiting_ratio=self._share("waiting", "waiting"),
             short_ratio=self._share("short", "both"),

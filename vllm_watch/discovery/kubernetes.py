@@ -342,7 +342,7 @@ class PodWatch:
     def _path(self, api: Api) -> str:
         if self.namespace == "*":
             return "/api/v1/pods"
-        namespace = self.namespace or api.access.namespace
+        namespace = self.namespace or api.namespace
         if not namespace:
             cause = "the namespace of this pod is unknown"
             raise KubernetesError(cause, "set discovery.kubernetes: namespaces", sent=False)
@@ -386,7 +386,7 @@ class KubernetesTargets:
         self._news()
 
     def _api(self) -> Api:
-        return Api(in_cluster(self._environ), self._session)
+        return in_cluster(self._environ, self._session)
 
     async def read(self, *, qualified: bool = False) -> list[TargetConfig]:
         """Return the targets. If `qualified`, names and groups begin with the namespace."""

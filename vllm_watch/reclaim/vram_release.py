@@ -25,7 +25,7 @@ LEFT_BYTES_MAX = BASE_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The memory to reclaim on one GPU or MIG slice, and what became of it."""
+    """The memory to reclaim on one GPU or MIG slice, and the result."""
 
     gpu: GpuSample  # before the end of the processes
     held: tuple[ProcessSample, ...]

@@ -283,7 +283,7 @@ def slug(text: str) -> str:
 
 
 def named(targets: Iterable[TargetConfig], taken: Iterable[str] = ()) -> tuple[TargetConfig, ...]:
-    """Return the targets with groups and unique names. A target whose name is taken gets another one."""
+    """Return the targets with groups and unique names. If a name is taken, its target gets another one."""
     used, own = set(taken), list[tuple[TargetConfig, str]]()
     for target in targets:
         own.append((target, "" if target.name in used else target.name))

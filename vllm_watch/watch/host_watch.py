@@ -73,7 +73,7 @@ class HostWatch(Judge[HostDetector]):
         return tuple([each for each in self.incidents if target in each.concerns])
 
     def around(self, target: str) -> Around:
-        """Return what this host knows of the processes and GPUs near `target`."""
+        """Return the facts of this host about the processes and GPUs near `target`."""
         cores, left = self._cores(target, VLLM), self._cores(target, STALE)
         return Around(
             others_gpus=self._used_gpus - frozenset(self._places.get(target, ())),

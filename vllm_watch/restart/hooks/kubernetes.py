@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, in_cluster, part
+from vllm_watch.clients.kubernetes import Answer, KubernetesError, in_cluster, part
 from vllm_watch.errors import Finding, HookError
 from vllm_watch.restart.hooks import base
 from vllm_watch.settings.hooks import KubernetesHook
@@ -128,9 +128,9 @@ class _Target:
 
     def __init__(self, settings: KubernetesHook, tools: base.Tools, call: base.HookCall) -> None:
         """Raises KubernetesError outside a pod, HookError if the namespace is unknown."""
-        self.api = Api(in_cluster(tools.environ), tools.session)
+        self.api = in_cluster(tools.environ, tools.session)
         self.call = call
-        self.namespace = settings.namespace or call.namespace or self.api.access.namespace
+        self.namespace = settings.namespace or call.namespace or self.api.namespace
         self._settings = settings
         self._environ = tools.environ
         if not self.namespace:
@@ -148,7 +148,7 @@ class _Target:
             remedy = "find it by discovery, or set pod and namespace of the target"
             raise HookError(f"the pod of {call.target} is not known", remedy)
         own = self._environ.get("POD_NAME") or self._environ.get("HOSTNAME")
-        ours = (call.pod, self.namespace) == (own, self.api.access.namespace)
+        ours = (call.pod, self.namespace) == (own, self.api.namespace)
         if ours and not self._settings.state_outlives_pod:
             cause = "it is the pod in which vllm-watch runs, and the journal may be lost with it"
             remedy = "put state_dir on a volume that outlives the pod and set state_outlives_pod, or use gate"
