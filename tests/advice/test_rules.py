@@ -5,8 +5,7 @@ from math import inf
 
 import pytest
 
-from vllm_watch.advice.adviser import RULES
-from vllm_watch.advice.rules import AttentionBackend, Evidence, HostGpus
+from vllm_watch.advice.rules import RULES, AttentionBackend, Evidence, HostGpus
 from vllm_watch.samples.engine import Histogram
 
 GIB = 1 << 30

@@ -1,22 +1,11 @@
 """Counts one target's scrapes and advises on its settings. Counts are reset every few hours, so advice follows the load."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 
-from vllm_watch.advice.rules import (
-    AttentionBackend,
-    Evidence,
-    HostGpus,
-    attention_fallback,
-    backend_name,
-    context_unused,
-    gpus_idle,
-    kv_starved,
-    preemptions,
-    prefix_caching_off,
-)
+from vllm_watch.advice.rules import RULES, AttentionBackend, Evidence, HostGpus, backend_name
 from vllm_watch.samples.engine import EngineSample, Histogram, served
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import Observation
@@ -197,11 +186,6 @@ SPAN_SECONDS = 6 * 3600.0
 
 SETTLED_SECONDS = 1800.0
 """New counts replace the earlier advice after this many seconds."""
-
-
-RULES: tuple[Callable[[Evidence], Iterator[Advice]], ...] = (
-    kv_starved, preemptions, gpus_idle, prefix_caching_off, context_unused, attention_fallback,
-)  # fmt: skip
 
 
 class Adviser:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from vllm_watch.samples.engine import Histogram
@@ -323,3 +323,8 @@ def _longest(sizes: Histogram | None) -> float | None:
             if below >= sizes.count > 0:
                 return bound if bound != float("inf") else None
     return None
+
+
+RULES: tuple[Callable[[Evidence], Iterator[Advice]], ...] = (
+    kv_starved, preemptions, gpus_idle, prefix_caching_off, context_unused, attention_fallback,
+)  # fmt: skip
