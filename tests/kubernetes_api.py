@@ -20,8 +20,7 @@ from typing import Any
 
 from aiohttp import web
 
-from vllm_watch.clients.kubernetes import Access, Api
-from vllm_watch.restart.hooks.base import new_session
+from vllm_watch.clients.kubernetes import Api
 
 TOKEN = "a-token"
 NAMESPACE = "default"
@@ -358,15 +357,12 @@ class FakeKubernetes:
                 self.pause.set()
             await runner.cleanup()
 
-    def access(self, folder: Path, token: str | None = None) -> Access:
+    def api(self, folder: Path, token: str | None = None) -> Api:
         """What a pod would have: its files are in `folder`."""
         folder.mkdir(exist_ok=True)
         file = folder / f"token-{next(_numbers)}"
         file.write_text((token or self.token) + "\n")
-        return Access(url=self.url, token_file=file, namespace=NAMESPACE)
-
-    def api(self, folder: Path, token: str | None = None) -> Api:
-        return Api(self.access(folder, token), new_session)
+        return Api(url=self.url, token_file=file, namespace=NAMESPACE)
 
 
 _numbers = itertools.count()

@@ -126,7 +126,7 @@ class Daemon:
 
     @property
     def loops(self) -> list[TargetLoop]:
-        return [running.loop for running in self._loops.running.values()]
+        return list(self._loops.running.values())
 
     async def run(self, started: Callable[[], None] | None = None) -> None:
         """Serve until SIGTERM or SIGINT. Raises ServeError if the address cannot be bound."""
@@ -154,8 +154,7 @@ class Daemon:
         self._server.take()
         serving = asyncio.create_task(self._serve(), name="serving")
         self._tasks = [serving]
-        self._session = http.Session()
-        self._loops.open(self._session)
+        self._session = self._loops.session = http.Session()
         async with self._reloading:  # the API is already served, so its reloads must wait
             await self._memory.open()
             self._publisher.open(self._host.watch)

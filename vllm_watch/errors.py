@@ -37,7 +37,11 @@ class JournalError(WatchError):
 
 
 class StateError(WatchError):
-    """The state folder cannot be used. The watcher continues without it."""
+    """The state folder or one entry cannot be used. The watcher continues without it."""
+
+    def __init__(self, cause: str, remedy: str, reason: str = "refused") -> None:
+        super().__init__(cause, remedy)
+        self.reason = reason  # one of state.file.REASONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ async def main(interval: str, folder: Path, timed: str = "") -> None:
         targets=[f"t{number}={url}" for number, url in enumerate(urls)],
         listen="127.0.0.1:0",
     )
-    logs.configure(config.log)
+    logs.configure(config.log.level, config.log.format)
     daemon = Daemon(
         config, lambda settings, config: NvmlSource(settings, ProcReader(config.procfs))
     )

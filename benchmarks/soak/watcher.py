@@ -161,12 +161,12 @@ class Watcher:
         """Bytes: of each target's judgement, and of all else that is kept."""
         daemon = self._daemon
         assert daemon is not None
-        watches = {name: running.watch for name, running in daemon._loops.running.items()}
+        watches = {name: loop.watch for name, loop in daemon._loops.running.items()}
         found = {name: size_bytes(watch) for name, watch in watches.items()}
         shared = (self._site, asyncio.get_running_loop(), *watches.values())
         found["all else"] = size_bytes(
             daemon.board,
-            daemon._publisher._fleet,
+            daemon._publisher.fleet,
             daemon._host.watch,
             daemon._memory,
             daemon.recorder,

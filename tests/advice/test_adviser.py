@@ -6,7 +6,7 @@ import pytest
 
 from tests.signals.holders.series import core, gpu, process
 from vllm_watch.advice.adviser import JUDGE_SECONDS, SPAN_SECONDS, Tally, host_gpus
-from vllm_watch.advice.rules import AttentionBackend, HostGpus, attention_of
+from vllm_watch.advice.rules import AttentionBackend, Evidence, HostGpus, attention_of
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
 from vllm_watch.watch.watch import Watch
@@ -94,11 +94,9 @@ def test_what_was_counted_before_a_restart_is_added():
     tally = Tally(0.0)
     for second, of_life in ((0, 100), (5, 105), (10, 3), (15, 8)):
         tally.add(float(second), replace(engine(of_life), preemptions=float(of_life)))
-    evidence = tally.evidence(
-        engine(8), engines=1, capacity_tokens=None, max_model_len=None, gpus=None, attention=None
-    )
+    evidence = tally.evidence(Evidence(engine="0"))
     assert (evidence.seconds, evidence.finished, evidence.preemptions) == (15.0, 26.0, 13.0)
-    assert (evidence.prompts.count, evidence.prompts.mean) == (26.0, 300.0)
+    assert (evidence.prompts.count, evidence.prompts.sum) == (26.0, 26 * 300.0)
 
 
 OTHER = process(9, "python3", "train.py")
@@ -150,11 +148,12 @@ def test_other_flags_are_judged_by_themselves():
 
 
 def test_an_engine_that_is_gone_is_forgotten():
-    watch = Watch("x", detectors={}, attention=AttentionBackend("XFORMERS"))
-    for second in range(0, 200, 5):
-        watch.observe(look(T + second, engine(second), engine(second, name="1")))
-    assert [each.engine for each in watch.signals.advice] == ["0", "1"]
-    advised(watch, 200, 300)
+    watch = Watch("x", detectors={})
+    for second in range(0, 300, 5):
+        engines = [engine(second), *([engine(second, name="1")] if second < 200 else [])]
+        watch.observe(replace(look(T + second, *engines), attention_backend="XFORMERS"))
+        if second == 195:
+            assert [each.engine for each in watch.signals.advice] == ["0", "1"]
     assert [each.engine for each in watch.signals.advice] == ["0"]
 
 

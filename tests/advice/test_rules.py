@@ -5,8 +5,8 @@ from math import inf
 
 import pytest
 
-from vllm_watch.advice.adviser import RULES
-from vllm_watch.advice.rules import AttentionBackend, Evidence, HostGpus, Sizes
+from vllm_watch.advice.rules import RULES, AttentionBackend, Evidence, HostGpus
+from vllm_watch.samples.engine import Histogram
 
 GIB = 1 << 30
 CONFIG = {
@@ -17,7 +17,7 @@ BOUNDS = (1.0, 100.0, 500.0, 1000.0, 2000.0, 5000.0, inf)
 
 
 def sizes(count, mean, *cumulative):
-    return Sizes(count, count * mean, BOUNDS, tuple(float(each) for each in cumulative))
+    return Histogram(count, count * mean, BOUNDS, tuple(float(each) for each in cumulative))
 
 
 PROMPTS = sizes(1000, 300, 0, 300, 900, 1000, 1000, 1000, 1000)

@@ -7,8 +7,7 @@ import pytest
 
 from tests.kubernetes_api import NAMESPACE, FakeKubernetes, busy, certified
 from vllm_watch.clients import kubernetes as kubernetes_api
-from vllm_watch.clients.kubernetes import Access, Api, KubernetesError, in_cluster
-from vllm_watch.clients.signed_post import new_session
+from vllm_watch.clients.kubernetes import Api, KubernetesError, in_cluster
 
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 
@@ -21,24 +20,24 @@ async def pod(tmp_path):
     async with FakeKubernetes().running(context) as server:
         environ = server.account(folder)
         environ["KUBERNETES_SERVICE_PORT_HTTPS"] = environ.pop("KUBERNETES_SERVICE_PORT")
-        yield server, Api(in_cluster(environ, folder), new_session)
+        yield server, in_cluster(environ, folder=folder)
 
 
 async def test_every_verb(tmp_path):
     """Created, read, listed, replaced and patched; each refusal is an answer."""
     async with pod(tmp_path) as (_, api):
-        assert api.access.namespace == NAMESPACE
-        created = await api.post(LEASES, {"metadata": {"name": "a"}})
+        assert api.namespace == NAMESPACE
+        created = await api.call("POST", LEASES, {"metadata": {"name": "a"}})
         assert (created.status, created.ok) == (201, True)
-        again = await api.post(LEASES, {"metadata": {"name": "a"}})
+        again = await api.call("POST", LEASES, {"metadata": {"name": "a"}})
         assert (again.status, again.said()) == (409, 'HTTP 409 leases "a" already exists')
-        found = (await api.get(f"{LEASES}/a")).document
-        assert (await api.put(f"{LEASES}/a", found)).ok
-        stale = await api.put(f"{LEASES}/a", found)
+        found = (await api.call("GET", f"{LEASES}/a")).document
+        assert (await api.call("PUT", f"{LEASES}/a", found)).ok
+        stale = await api.call("PUT", f"{LEASES}/a", found)
         assert (stale.status, stale.document["reason"]) == (409, "Conflict")
-        patched = await api.patch(f"{LEASES}/a", {"metadata": {"labels": {"b": "c"}}})
+        patched = await api.call("PATCH", f"{LEASES}/a", {"metadata": {"labels": {"b": "c"}}})
         assert patched.document["metadata"]["labels"] == {"b": "c"}
-        listed = await api.get(LEASES, {"fieldSelector": "metadata.name=a"})
+        listed = await api.call("GET", LEASES, query={"fieldSelector": "metadata.name=a"})
         assert [each["metadata"]["name"] for each in listed.document["items"]] == ["a"]
 
 
@@ -46,16 +45,16 @@ async def test_token_is_read_anew(tmp_path):
     """Kubernetes replaces it about once an hour."""
     async with pod(tmp_path) as (server, api):
         server.token = "the next one"
-        assert (await api.get(LEASES)).status == 401
-        assert api.access.token_file is not None
-        api.access.token_file.write_text("the next one\n")
-        assert (await api.get(LEASES)).ok
+        assert (await api.call("GET", LEASES)).status == 401
+        assert api.token_file is not None
+        api.token_file.write_text("the next one\n")
+        assert (await api.call("GET", LEASES)).ok
 
 
 async def test_busy_server_says_when(tmp_path):
     async with pod(tmp_path) as (server, api):
         server.instead.append(busy(7))
-        answer = await api.get(LEASES)
+        answer = await api.call("GET", LEASES)
         assert (answer.status, answer.retry_after_seconds) == (429, 7.0)
         assert answer.said() == "HTTP 429 Too many requests, please try again later."
 
@@ -65,9 +64,9 @@ async def test_server_that_somebody_else_signed_is_not_spoken_to(tmp_path):
     async with pod(tmp_path) as (server, api):
         other, _ = certified(tmp_path / "other")
         for ca_file in (other, None):
-            access = Access(url=server.url, token_file=api.access.token_file, ca_file=ca_file)
+            stranger = Api(url=server.url, token_file=api.token_file, ca_file=ca_file)
             with pytest.raises(KubernetesError, match="a call to the API server") as caught:
-                await Api(access, new_session).get(LEASES)
+                await stranger.call("GET", LEASES)
             assert caught.value.sent is False
         assert server.asked == []
 
@@ -78,14 +77,14 @@ async def test_what_was_sent_and_not_answered_may_have_been_done(tmp_path, monke
     async with pod(tmp_path) as (server, api):
         server.cut_after_write = 9
         with pytest.raises(KubernetesError) as caught:
-            await api.post(LEASES, {"metadata": {"name": "a"}})
+            await api.call("POST", LEASES, {"metadata": {"name": "a"}})
         assert caught.value.sent is True
         server.pause = asyncio.Event()
         with pytest.raises(KubernetesError, match=r"no answer within 0.5 s") as caught:
-            await api.get(LEASES)
+            await api.call("GET", LEASES)
         assert caught.value.sent is True
     with pytest.raises(KubernetesError) as caught:
-        await api.get(LEASES)
+        await api.call("GET", LEASES)
     assert caught.value.sent is False
 
 
@@ -110,7 +109,7 @@ async def test_files_that_cannot_be_used(tmp_path, name, body, said):  # fmt: sk
         elif body is not None:
             file.write_bytes(body)
         with pytest.raises(KubernetesError, match=said) as caught:
-            await api.get(LEASES)
+            await api.call("GET", LEASES)
         assert caught.value.sent is False
         assert server.asked == []
 
@@ -119,24 +118,24 @@ async def test_answer_without_end_is_cut(tmp_path, monkeypatch):
     monkeypatch.setattr(kubernetes_api, "ANSWER_BYTES_MAX", 20)
     async with pod(tmp_path) as (_, api):
         with pytest.raises(KubernetesError, match="more than 20 bytes"):
-            await api.get(LEASES)
+            await api.call("GET", LEASES)
 
 
 def test_address_of_an_ipv6_cluster(tmp_path):
     """Is written in brackets; a pod without a token is told so."""
     environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
     with pytest.raises(KubernetesError, match="holds no token"):
-        in_cluster(environ, tmp_path)
+        in_cluster(environ, folder=tmp_path)
     (tmp_path / "token").write_text("t")
-    access = in_cluster(environ, tmp_path)
-    assert (access.url, access.ca_file, access.namespace) == ("https://[fd00::1]:6443", None, "")
+    api = in_cluster(environ, folder=tmp_path)
+    assert (api.url, api.ca_file, api.namespace) == ("https://[fd00::1]:6443", None, "")
 
 
 async def test_watch_tells_each_event_until_the_server_ends_it(tmp_path):
     """In order, whole, from the version on that was asked for; then the answer is empty."""
     async with pod(tmp_path) as (_, api):
         for name in ("a", "b"):
-            await api.post(LEASES, {"metadata": {"name": name}})
+            await api.call("POST", LEASES, {"metadata": {"name": name}})
         told: list[tuple[str, str]] = []
         query = {"watch": "1", "resourceVersion": "1", "timeoutSeconds": "1"}
 

@@ -117,7 +117,7 @@ async def keep(folder: Path, rows: list[Learnt]) -> None:
     incidents, journal = IncidentTable(worker), Journal(worker)
     for row in rows:
         incidents.put(learnt=row)
-    await journal.open()
+    await journal.probe()
     yesterday = time.time() - 86_400.0
     await journal.write(Attempt(
         id="yesterday", target="chat-0", group="chat", trigger="incident", hook="lab", reason="slow_engine", actor="vllm-watch",

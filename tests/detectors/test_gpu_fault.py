@@ -17,7 +17,7 @@ def gpu(index=0, processes=ENGINE, **fields):
 
 
 def server(name="a", *gpus, up=False):
-    return HostServer(name=name, up=up, gpus=frozenset(gpus))
+    return HostServer(name=name, up=up, gpus=dict.fromkeys(gpus, ""))
 
 
 SERVES = server(up=True)

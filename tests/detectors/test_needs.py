@@ -17,7 +17,6 @@ from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import CanaryCall, Observation
 from vllm_watch.settings.detectors import DetectorsSettings
 from vllm_watch.sources.reading import Reader
-from vllm_watch.watch.host_watch import host_detectors
 from vllm_watch.watch.watch import Watch, all_detectors
 
 CAPTURES = Path(__file__).parents[1] / "sources" / "captures"
@@ -82,7 +81,8 @@ def test_every_detector_says_what_it_needs():
     every = needs_of_all()
     assert (
         every.keys()
-        == all_detectors(DetectorsSettings()).keys() | host_detectors(DetectorsSettings()).keys()
+        == all_detectors(DetectorsSettings()).keys()
+        | all_detectors(DetectorsSettings(), "HostDetector").keys()
     )
     assert sights(captured("0.33.0-v1.txt")).keys() == every.keys()
     named = [

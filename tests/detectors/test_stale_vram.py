@@ -49,7 +49,7 @@ def last(at, servers, seconds, settings=None):
         view = HostView(
             at_s=float(second), gpus=at(second), holders=holders,
             servers=tuple(
-                HostServer(name=name, up=start is not None, gpus=frozenset(places[name]), workers=places[name])
+                HostServer(name=name, up=start is not None, gpus=places[name])
                 for name, start in starts.items()
             ),
         )  # fmt: skip

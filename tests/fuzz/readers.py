@@ -21,7 +21,7 @@ from tests.restart.hooks.calls import call
 from vllm_watch.__main__ import main
 from vllm_watch.cli.helpers import exit_status, launch
 from vllm_watch.clients import signed_post
-from vllm_watch.clients.kubernetes import Access, Api, KubernetesError
+from vllm_watch.clients.kubernetes import Api, KubernetesError
 from vllm_watch.config import Config
 from vllm_watch.discovery import kubernetes as discovery_kubernetes
 from vllm_watch.discovery.files import FileTargets
@@ -189,7 +189,7 @@ def cluster() -> Iterator[object]:
     """What a Kubernetes API server answers: pods are found, hooks judge, or say why not."""
     with answering() as one, capture_logs() as logged:
         one.pause_s = 0.0
-        access = Access(url=one.url, namespace="serving")
+        api = Api(url=one.url, namespace="serving")
         tools = base.Tools(environ={})
         settings = [
             KubernetesHook(name="k").model_copy(update={"timeout_seconds": 0.3}),
@@ -203,7 +203,7 @@ def cluster() -> Iterator[object]:
                 KubernetesDiscovery(selector="app=llama"), {}, lambda: None
             )
             [watch] = found._watches
-            watch._api = lambda: Api(access, signed_post.new_session)
+            watch._api = lambda: api
             for step in (watch._list, watch._watch):
                 with contextlib.suppress(KubernetesError):
                     await step()
@@ -223,9 +223,9 @@ def cluster() -> Iterator[object]:
             asyncio.run(all_of_it())
 
         with (
-            patch.object(kubernetes, "in_cluster", lambda _: access),
+            patch.object(kubernetes, "in_cluster", lambda *_: api),
             patch.object(kubernetes, "POLL_SECONDS", 0.05),
-            patch.object(lease, "in_cluster", lambda _: access),
+            patch.object(lease, "in_cluster", lambda *_: api),
         ):
             yield take
 

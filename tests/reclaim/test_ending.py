@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.leftovers import Leftovers, lives, state, wait_for
+from tests.signals.holders import series
 from tests.signals.holders.series import core
 from vllm_watch.errors import WatchError
-from vllm_watch.reclaim.plan import Part, Victim
+from vllm_watch.reclaim.plan import Part, RefusalError, Victim
 from vllm_watch.reclaim.reclaim import Ended, Looks, Outcome, pin, said
-from vllm_watch.reclaim.vram_release import GpuRelease, Release
+from vllm_watch.reclaim.vram_release import Claim, Release
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.signals.holders.records import Holder, Judged, Limits
 from vllm_watch.sources.processes import ProcReader
@@ -151,7 +152,7 @@ REUSED = """
 import signal, subprocess
 from vllm_watch.reclaim.plan import Part, Victim
 from vllm_watch.reclaim.reclaim import Ended, Looks, Outcome, pin, said
-from vllm_watch.reclaim.vram_release import GpuRelease, Release
+from vllm_watch.reclaim.vram_release import Claim, Release
 from vllm_watch.signals.holders.records import Holder, Judged, Limits
 from vllm_watch.sources.processes import ProcReader
 first = subprocess.Popen(["sleep", "600"])
@@ -208,7 +209,7 @@ ENDED = {  # is the memory released, how the process ended: is it freed?
 @pytest.mark.parametrize(("released", "by", "freed"), ENDED.values(), ids=ENDED)
 def test_the_sentence_about_it(released, by, freed):
     """Only memory that was seen to be free, of a process that has ended, is freed."""
-    gpu = GpuRelease(index=0, uuid="u", name=None, held_bytes=8, before_bytes=9, after_bytes=1, released=released)  # fmt: skip
+    gpu = Claim(gpu=series.gpu(), held=(), after_bytes=1, released=released)
     outcome = Outcome(ended=(Ended(pid=7, by=by),), release=Release(gpus=(gpu,)))
     assert outcome.freed is freed
     assert said(outcome).startswith("freed: ") is freed
@@ -236,10 +237,11 @@ async def test_a_process_that_ends_after_it_was_pinned_is_gone(left):
     process = left.start("sleep", "600")
     sample = core(process.pid, create_time=started(process.pid), pid_local=process.pid)
     holder = Holder(process=sample, judged=Judged(verdict="stale", reason="orphan"))
-    victim = Victim(pid=process.pid, parts=(Part(gpu_uuid="u", gpu_index=0, gpu_name=None, holder=holder),))  # fmt: skip
+    victim = Victim(pid=process.pid, parts=(Part(gpu=series.gpu(), holder=holder),))
     looks = Looks(process.pid, None, Limits())
-    assert looks._pin([victim]) is None
+    looks._pin([victim])
     process.kill()
     assert await looks.pinned(victim).ended(20)
-    assert "has just ended" in looks._pin([victim]).cause
+    with pytest.raises(RefusalError, match="has just ended"):
+        looks._pin([victim])
     looks.close()

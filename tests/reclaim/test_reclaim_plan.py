@@ -8,9 +8,8 @@ from tests.signals.holders.series import GIB, POD, core, gpu, kernel, look_on, p
 from vllm_watch.reclaim.plan import (
     TREE_MAX,
     Plan,
-    Refusal,
+    RefusalError,
     Sightings,
-    Surroundings,
     ancestors,
     descendants,
     plan,
@@ -30,13 +29,16 @@ def orphan(pid=4711, **fields):
 
 
 def decide(pid, *gpus, seconds=600, parents=None):
-    """Look on for so long at GPUs that may be functions of the second, then plan."""
+    """Look on for so long at GPUs that may be functions of the second, then plan; or why there is no plan."""
 
     def shown(second):
         return tuple(each(second) if callable(each) else each for each in gpus)
 
     judged = look_on(shown, seconds=seconds)
-    return plan(pid, judged, Surroundings(parents=parents or PARENTS, own_pid=US))
+    try:
+        return plan(pid, judged, parents or PARENTS, US)
+    except RefusalError as refusal:
+        return refusal
 
 
 def pids(found):
@@ -47,13 +49,13 @@ def pids(found):
 def test_an_orphan_is_planned():
     found = decide(4711, gpu(orphan(gib=3)), gpu(orphan(gib=50), index=1))
     assert pids(found) == ([4711], [])
-    assert [part.gpu_index for part in found.victims[0].parts] == [1, 0]
+    assert [part.gpu.index for part in found.victims[0].parts] == [1, 0]
 
 
 def test_a_slice_is_counted_once():
     sliced = replace(gpu(orphan()), uuid="MIG-0", mig_parent_uuid="GPU-0")
     found = decide(4711, gpu(orphan()), sliced)
-    assert [part.gpu_uuid for part in found.victims[0].parts] == ["MIG-0"]
+    assert [part.gpu.uuid for part in found.victims[0].parts] == ["MIG-0"]
 
 
 def test_stale_workers_go_with_their_core():
@@ -99,7 +101,7 @@ def test_an_idle_process_whose_child_works_is_not_idle():
         return gpu(local(kernel(4711)), child)
 
     found = decide(4711, host, seconds=2400)
-    assert isinstance(found, Refusal)
+    assert isinstance(found, RefusalError)
     assert "process 4712, which it started, works" in found.cause
 
 
@@ -110,7 +112,7 @@ def test_stale_on_one_gpu_and_at_work_on_another():
         return gpu(works(local(kernel(4711)), second, sm=0.5), index=1)
 
     found = decide(4711, gpu(local(kernel(4711))), second_gpu, seconds=2400)
-    assert isinstance(found, Refusal)
+    assert isinstance(found, RefusalError)
     assert "on GPU 1" in found.cause
 
 
@@ -140,7 +142,7 @@ REFUSED = {
 @pytest.mark.parametrize(("pid", "holder", "cause", "final"), REFUSED.values(), ids=REFUSED)
 def test_refused(pid, holder, cause, final):
     found = decide(pid, gpu(holder))
-    assert isinstance(found, Refusal), found
+    assert isinstance(found, RefusalError), found
     assert cause in found.cause
     assert found.remedy
     assert found.final is final
@@ -148,7 +150,7 @@ def test_refused(pid, holder, cause, final):
 
 def test_memory_of_nobody():
     found = decide(77777, gpu(orphan(5000), extra_gib=40))
-    assert isinstance(found, Refusal)
+    assert isinstance(found, RefusalError)
     assert "40.0 GiB on GPU 0 belong to no process" in found.cause
     assert "nvidia-smi --gpu-reset -i 0" in found.remedy
 
@@ -158,7 +160,7 @@ def test_only_what_was_seen_twice_is_certain():
     same, other = decide(4711, gpu(orphan())), decide(4711, gpu(orphan(create_time=1.0)))
     looks = Sightings()
     told = [looks.take(at_s, found) for at_s, found in (
-        (0, same), (1, same), (2, Refusal(cause="", remedy="")), (3, same), (4, same), (4.5, other), (5.5, same),
+        (0, same), (1, same), (2, None), (3, same), (4, same), (4.5, other), (5.5, same),
         (6.5, same), (7.5, same),
     )]  # fmt: skip
     assert told == [False] * 8 + [True]
@@ -183,10 +185,12 @@ def test_a_weight_daemon_is_refused_with_the_reason():
     daemon = local(process(7, "vllm", "preload", "m", cgroup=session))
     engine = local(core(ancestors=("vllm serve m --load-format ipc_cache",)))
     found = decide(7, gpu(daemon, engine), seconds=7200)
-    assert found == Refusal(
-        cause="process 7 is not stale but active: it holds GPU memory that engines map: "
+    assert isinstance(found, RefusalError)
+    assert (found.cause, found.remedy, found.final) == (
+        "process 7 is not stale but active: it holds GPU memory that engines map: "
         "ending it ends all of these engines",
-        remedy="stop the engines that map its memory first, then stop it where it was started",
+        "stop the engines that map its memory first, then stop it where it was started",
+        False,
     )
 
 
@@ -207,7 +211,7 @@ def test_a_process_that_has_gone_is_not_there_though_its_child_still_names_it():
     """Two readings of /proc that are not of one moment."""
     gone = {pid: parent for pid, parent in PARENTS.items() if pid != 4712}
     found = decide(4712, gpu(orphan(4713)), parents=gone)
-    assert isinstance(found, Refusal)
+    assert isinstance(found, RefusalError)
     assert (found.cause, found.final) == ("there is no process 4712 here", True)
 
 

@@ -52,7 +52,7 @@ def test_one_of_two_gpus_keeps_it():
     found = judge(claims(before, [4711]), (gpu(), gpu(core(4711, gib=3), index=1)))
     assert [each.released for each in found.gpus] == [True, False]
     assert found.released is False
-    assert [(each.before_bytes, each.after_bytes) for each in found.gpus] == [
+    assert [(each.gpu.memory_used_bytes, each.after_bytes) for each in found.gpus] == [
         (50 * GIB, 0), (3 * GIB, 3 * GIB),
     ]  # fmt: skip
 
@@ -69,7 +69,7 @@ def test_unknown_sizes():
 def test_a_slice_is_judged_by_itself():
     parent, part = gpu(CORE), replace(gpu(CORE), uuid="MIG-0", mig_parent_uuid="GPU-0")
     wanted = claims((parent, part), [4711])
-    assert [each.uuid for each in wanted] == ["MIG-0"]
+    assert [each.gpu.uuid for each in wanted] == ["MIG-0"]
 
 
 async def test_it_waits_until_it_is_so():

@@ -14,7 +14,6 @@ from tests.restart.hooks.calls import call
 from tests.restart.hooks.fake_pods import FakePods, pod, workload
 from tests.told import made, told
 from vllm_watch.clients import kubernetes as kubernetes_api
-from vllm_watch.clients.signed_post import new_session
 from vllm_watch.config import Config
 from vllm_watch.discovery.targets import Discovery
 from vllm_watch.notify import kubernetes_events
@@ -105,7 +104,7 @@ async def lock(server):
 
 async def write_event(server):
     """Of the engine's pod."""
-    api = kubernetes_api.Api(kubernetes_api.in_cluster(server.environ), new_session)
+    api = kubernetes_api.in_cluster(server.environ)
     [event] = made(told())
     assert (await kubernetes_events.post(api, event, (NAMESPACE, "llama-0"))).ok
 

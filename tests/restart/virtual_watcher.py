@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tests.restart.virtual import InlineWorker, Loop
 from vllm_watch.board.board import Board
 from vllm_watch.config import Config
+from vllm_watch.detectors.base import Around
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.incidents.incident import IncidentEvent
 from vllm_watch.restart.restarts import Restarts
@@ -21,6 +22,7 @@ from vllm_watch.watch.host_watch import HostWatch
 from vllm_watch.watch.memory import Memory
 from vllm_watch.watch.publishing import Publisher
 from vllm_watch.watch.target_loop import TargetLoops
+from vllm_watch.watch.watch import NOTHING_AROUND
 
 if TYPE_CHECKING:
     from tests.restart.virtual_site import Site
@@ -52,13 +54,8 @@ class Nothing:
     def concerning(self, _: str) -> tuple[()]:
         return ()
 
-    def others_gpus(self, _: str) -> frozenset[str]:
-        return frozenset()
-
-    def core_of(self, _: str) -> None:
-        return None
-
-    left_core_of = core_of
+    def around(self, _: str) -> Around:
+        return NOTHING_AROUND
 
     def observe(self, *_: object) -> None:
         pass
@@ -88,7 +85,7 @@ class Watcher:
         self.publisher = publisher
         self.loops = TargetLoops(self.config, self.board, Nothing(), self._memory, publisher)  # type: ignore[arg-type]
         self.loops.host = Nothing()  # type: ignore[assignment]
-        self.loops.open(Nothing())  # type: ignore[arg-type]
+        self.loops.session = Nothing()  # type: ignore[assignment]
         self.restarts = Restarts(self.config, self.board, Nothing(), self.journal)
 
     @property

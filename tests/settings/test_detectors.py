@@ -33,8 +33,10 @@ def test_the_nearest_word_stands(tmp_path):
 
 
 def test_every_detector_has_its_section():
-    kinds = (("Settings", "Detector"), ("Settings", "HostDetector"))
-    modules = [each for needs in kinds for each in plugins.modules("vllm_watch.detectors", needs)]
+    modules = {
+        **plugins.modules("vllm_watch.detectors", "Settings", "Detector"),
+        **plugins.modules("vllm_watch.detectors", "Settings", "HostDetector"),
+    }
     sections = {name: field.annotation for name, field in DetectorsSettings.model_fields.items()}
-    assert sections == {plugins.slug(module): module.Settings for module in modules}
+    assert sections == {slug: module.Settings for slug, module in modules.items()}
     assert all(issubclass(each, BaseModel) for each in sections.values())

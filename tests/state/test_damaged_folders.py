@@ -31,7 +31,7 @@ from vllm_watch.state.worker import Worker
 async def run(folder, names):
     worker = Worker(folder, lambda *_: None)
     journal = Journal(worker)
-    await journal.open()
+    await journal.probe()
     for name in names:
         await journal.write(replace(ATTEMPT, id=name, state="did_not_help", called_t=ATTEMPT.began_t))
         await journal.note(replace(ENTRY, reason=f"about {name} " * 40))
@@ -84,7 +84,7 @@ def found(folder):
         worker = Worker(folder, lambda *_: None)
         journal = Journal(worker)
         try:
-            await journal.open()
+            await journal.probe()
             held = {k: v for k, v in (await journal.standing()).items() if k.startswith("silence")}
             known = await journal.attempts(), await journal.entries(), held
             grouped = await journal.attempts("chat")

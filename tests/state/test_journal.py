@@ -100,7 +100,7 @@ async def test_opening_says_whether_the_disk_takes_anything(tmp_path):
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "missing", tmp_path / "file"):
         journal = Journal(folder)
-        await journal.open()
+        await journal.probe()
         assert str(folder) in (journal.trouble or "")
         with pytest.raises(JournalError) as raised:
             await journal.write(ATTEMPT)
@@ -111,7 +111,7 @@ async def test_opening_says_whether_the_disk_takes_anything(tmp_path):
             assert journal.trouble is None
         await journal.close()
     passing = Journal(None)
-    await passing.open()
+    await passing.probe()
     await passing.note(ENTRY)
     assert (passing.trouble, await passing.entries()) == (None, (ENTRY,))
     await passing.close()
@@ -137,7 +137,7 @@ from vllm_watch.state.journal import Entry, Journal
 async def main(folder):
     for number in range(100):
         journal = Journal(folder)
-        await journal.open()
+        await journal.probe()
         entry = Entry(t=time.time(), actor="a", source="b", action="c", reason="x" * 5000)
         work = [asyncio.create_task(each) for _ in range(5) for each in (journal.note(entry), journal.entries())]
         await asyncio.sleep(0.001 * (number % 7))
@@ -169,7 +169,7 @@ async def test_only_a_folder_of_its_own_is_closed_with_it(tmp_path):
     worker = Worker(tmp_path / "shared", lambda *_: None)
     shared, own = Journal(worker), Journal(tmp_path)
     for journal in (shared, own):
-        await journal.open()
+        await journal.probe()
         await journal.close()
     await shared.note(ENTRY)
     with pytest.raises(JournalError, match="is closed"):

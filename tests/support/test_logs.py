@@ -12,7 +12,6 @@ import pytest
 import structlog
 
 from tests.test_conventions import SOURCES, name, tree
-from vllm_watch.settings.stages import LogSettings
 from vllm_watch.support import logs
 from vllm_watch.support.redaction import is_secret_name
 
@@ -51,7 +50,7 @@ def test_console_on_a_terminal():
     """A person sees words, not JSON; with format=json even a terminal sees JSON."""
     person = set_up(stream=Terminal())
     structlog.get_logger().info("target_up", target="chat")
-    machine = set_up(stream=Terminal(), format="json")
+    machine = set_up(stream=Terminal(), form="json")
     structlog.get_logger().info("target_up", target="chat")
 
     assert "target_up" in person.getvalue()
@@ -78,7 +77,7 @@ def test_the_standard_library_goes_the_same_way():
 @pytest.mark.parametrize("values", SECRETS.values(), ids=SECRETS)
 def test_no_secret_gets_out(values, form):
     """Whatever a secret is wrapped in, it is hidden, by name and by look, in both forms."""
-    stream = set_up(format=form)
+    stream = set_up(form=form)
 
     structlog.get_logger().info("asked", **values)
     logging.getLogger("aiohttp").warning("asked", extra=values)
@@ -90,7 +89,7 @@ def test_no_secret_gets_out(values, form):
 def test_an_exception_shows_no_local_variables():
     """A traceback is plain: names and lines, and secrets in the message hidden."""
     for form in ("json", "console"):
-        stream = set_up(format=form)
+        stream = set_up(form=form)
         key = "s3cret-local"
         try:
             fail(key)
@@ -105,9 +104,9 @@ def fail(api_key):
     raise ValueError(f"cannot ask http://u:{api_key}@b")
 
 
-def set_up(stream=None, **settings):
+def set_up(stream=None, level="info", form="auto"):
     stream = io.StringIO() if stream is None else stream
-    logs.configure(LogSettings(**settings), stream)
+    logs.configure(level, form, stream)
     return stream
 
 
@@ -124,7 +123,7 @@ def journal(monkeypatch):
 def test_lines_for_the_journal_begin_with_their_priority(journal, tmp_path):
     """systemd reads <N> at the beginning of a line; it is there only where the journal is the reader."""
     stream, read = journal
-    logs.configure(LogSettings(level="debug"), stream)
+    logs.configure("debug", stream=stream)
     for level in ("debug", "info", "warning", "error", "critical"):
         getattr(structlog.get_logger(), level)("said")
     said = [read.readline() for _ in range(5)]
@@ -133,7 +132,7 @@ def test_lines_for_the_journal_begin_with_their_priority(journal, tmp_path):
 
     redirected = tmp_path / "log"  # what the journal would read is not what is written to
     with redirected.open("w") as other:
-        logs.configure(LogSettings(), other)
+        logs.configure("info", stream=other)
         structlog.get_logger().info("said")
     assert redirected.read_text().startswith("{")
 
@@ -141,7 +140,7 @@ def test_lines_for_the_journal_begin_with_their_priority(journal, tmp_path):
 def test_every_line_of_a_traceback_has_the_priority(journal):
     """For people a traceback has many lines, each of which the journal takes for itself."""
     stream, read = journal
-    logs.configure(LogSettings(format="console"), stream)
+    logs.configure("info", "console", stream)
     try:
         int("what went wrong")
     except ValueError:

@@ -57,9 +57,8 @@ def test_commands_show_them(tmp_path: Path, command: str) -> None:
 def test_the_log_shows_them(form: str) -> None:
     program = f"""
 import structlog
-from vllm_watch.settings.stages import LogSettings
 from vllm_watch.support import logs
-logs.configure(LogSettings(format={form!r}))
+logs.configure("info", {form!r})
 structlog.get_logger().info({EVIL!r}, target={EVIL!r})
 """
     done = subprocess.run(

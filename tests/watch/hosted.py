@@ -5,7 +5,6 @@ from dataclasses import replace
 from tests.detectors.looks import T, engine, seen, silent
 from tests.signals.holders import series
 from tests.told import said
-from vllm_watch.detectors.base import Around
 from vllm_watch.watch.host_watch import HostWatch, ServerScrape
 from vllm_watch.watch.watch import Watch
 
@@ -51,11 +50,7 @@ class Hosted:
         while self.second <= second:
             for name, watch in self.watches.items():
                 beside = self.host.concerning(name)
-                around = Around(
-                    others_gpus=self.host.others_gpus(name),
-                    core=self.host.core_of(name),
-                    left_core=self.host.left_core_of(name),
-                )
+                around = self.host.around(name)
                 told += said(watch.observe(self._look(name), beside=beside, around=around))
             told += said(self.host.look(T + self.second, None, self.gpus, self.servers()))
             self.second += STEP

@@ -7,7 +7,7 @@ import pytest
 
 from tests.detectors.looks import T, seen
 from tests.watch.hosted import Hosted, core, gpu, notebook, opened, pages
-from vllm_watch.detectors.base import Around, View
+from vllm_watch.detectors.base import View
 from vllm_watch.detectors.collapse_host import Fresh, of_slow_steps
 from vllm_watch.story.kinds import STORIES
 from vllm_watch.watch.host_watch import HostWatch, ServerScrape
@@ -70,7 +70,7 @@ def test_a_gpu_that_turns_out_to_be_anothers_is_not_lost():
     one.hung = {"a": 300}
     one.until(420)
     hang = one.open("a")["engine_stalled"]
-    assert (hang.restart_advised, one.host.others_gpus("a")) == (True, {"GPU-1"})
+    assert (hang.restart_advised, one.host.around("a").others_gpus) == (True, {"GPU-1"})
 
 
 def test_a_gpu_says_which_targets_run_there():
@@ -81,11 +81,11 @@ def test_a_gpu_says_which_targets_run_there():
     one.pids = KNOWN
     one.until(200)
     assert [each.targets for each in one.host.holders] == [("a",), ("b",)]
-    assert [one.host.core_of(name) for name in "abc"] == ["VLLM::EngineCore (PID 11)", "VLLM::EngineCore (PID 21)", None]  # fmt: skip
+    assert [one.host.around(name).core for name in "abc"] == ["VLLM::EngineCore (PID 11)", "VLLM::EngineCore (PID 21)", None]  # fmt: skip
     one.gpus, one.down = (gpu(0), gpu(1, B)), {"a": "refused"}
     one.until(300)
     assert [each.targets for each in one.host.holders] == [("a",), ("b",)]
-    assert one.host.core_of("a") is None
+    assert one.host.around("a").core is None
 
 
 def test_a_crash_names_the_core_that_was_left_behind_once_it_is_stale():
@@ -114,7 +114,7 @@ def test_another_servers_hot_gpu_is_not_why_a_server_is_slow():
     hot = {"throttle_reasons": ("hw_thermal_slowdown",)}
     one = two(second=hot, **KNOWN)
     one.until(10)
-    around = Around(others_gpus=one.host.others_gpus("a"))
+    around = one.host.around("a")
     view = View(
         at_s=10.0, known=True, observation=seen(10, gpus=one.gpus), signals=one.watches["a"].signals, around=around
     )  # fmt: skip

@@ -10,7 +10,7 @@ from vllm_watch.samples.record import changed
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.watch.peers import Peers
-from vllm_watch.watch.watch import Watch
+from vllm_watch.watch.watch import NOTHING_AROUND, Watch
 
 WAITS = {"running": 0.0, "waiting": 3.0, "kv": 0.0, "num_requests_kv_fetch_by_stage": {"in_progress": 3.0}}  # fmt: skip
 
@@ -31,7 +31,7 @@ class Site:
 
     def look(self, name, observation):
         watch = self.watches[name]
-        beside, around = self.peers.beside(name), self.peers.around(name)
+        beside, around = self.peers.beside(name), self.peers.around(name, NOTHING_AROUND)
         events = watch.observe(changed(observation, target=name), beside=beside, around=around)
         assert watch.failures == {}
         self.board.publish(watch.signals, events=events, incidents=watch.incidents)
@@ -124,8 +124,11 @@ def test_of_several_idle_prefills_none_is_blamed():
 def test_a_pair_that_nobody_named_is_none():
     site = pair(prefill=hangs)
     alone = Site(["decode", "prefill"], {"decode": ("elsewhere",)})
-    assert (alone.peers.beside("decode"), alone.peers.around("prefill")) == ((), Around())
-    assert site.peers.around("prefill") == Around(
+    assert (alone.peers.beside("decode"), alone.peers.around("prefill", NOTHING_AROUND)) == (
+        (),
+        Around(),
+    )
+    assert site.peers.around("prefill", NOTHING_AROUND) == Around(
         missed_by=("decode",), waited_for=("decode",), peers=("decode",)
     )
 

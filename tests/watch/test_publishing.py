@@ -119,7 +119,7 @@ def test_a_target_that_goes_ends_its_incidents_everywhere():
     desk.crash()
     (name,) = desk.board.targets["a"].incidents.open
     with capture_logs() as logs:
-        desk.publisher.gone("a", "", desk.watches["a"])
+        desk.publisher.gone(desk.targets["a"], desk.watches["a"])
     assert list(desk.board.targets) == ["b"]
     assert desk.heard[-1] == ("a", [("resolved", name, True)])
     (line,) = logs

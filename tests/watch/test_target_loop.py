@@ -10,12 +10,14 @@ from structlog.testing import capture_logs
 from tests.detectors.looks import seen
 from tests.ports import free_port
 from vllm_watch.board.board import Board
+from vllm_watch.detectors.base import Around
 from vllm_watch.incidents.verdicts import NO_RESTART, RestartNews
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http
 from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.vllm import VllmSource
+from vllm_watch.watch.peers import Peers
 from vllm_watch.watch.target_loop import BATCH_SECONDS, TargetLoop, first_scrape_s
 from vllm_watch.watch.watch import NOTHING_AROUND, Watch
 
@@ -43,14 +45,12 @@ class Host:
     def concerning(self, target):
         return (f"what hits {target}",)
 
-    def core_of(self, target):
-        return f"core of {target}"
-
-    def left_core_of(self, target):
-        return f"core that {target} left"
-
-    def others_gpus(self, target):
-        return frozenset({f"not of {target}"})
+    def around(self, target):
+        return Around(
+            others_gpus=frozenset({f"not of {target}"}),
+            core=f"core of {target}",
+            left_core=f"core that {target} left",
+        )
 
 
 class Publisher:
@@ -88,8 +88,17 @@ async def looking(host=None, *, watch=None, board=None, **settings):
     async with http.Session() as session:
         source, publisher = VllmSource(target, scrape, session), Publisher()
         watch = watch or Watch("t", detectors={})
+        board = board or Board()
         loop = TargetLoop(
-            target, scrape, source, watch, board or Board(), host or Host(), publisher, **settings
+            target,
+            scrape,
+            source,
+            watch,
+            board,
+            host or Host(),
+            publisher,
+            Peers(board),
+            **settings,
         )
         task = asyncio.create_task(loop.run(spread=False))
         try:
@@ -161,7 +170,9 @@ async def test_a_loop_that_was_ended_shows_no_look_though_its_cancellation_is_lo
 
     async with asyncio.timeout(60), http.Session() as session:
         source, watch = Deaf(target, scrape, session), Watch("t", detectors={})
-        loop = TargetLoop(target, scrape, source, watch, Board(), Host(), publisher)
+        loop = TargetLoop(
+            target, scrape, source, watch, board := Board(), Host(), publisher, Peers(board)
+        )
         task = asyncio.create_task(loop.run(spread=False))
         await asked.wait()
         loop.end()
@@ -213,12 +224,15 @@ async def test_what_the_host_takes_of_a_target():
     class Cpu:
         pids = frozenset({7, 8})
 
+    board = Board()
     async with http.Session() as session:
 
         def loop(url, cpu=None):
             target, scrape = Target(name="t", url=url), ScrapeSettings()
             source, watch = VllmSource(target, scrape, session), Watch("t")
-            made = TargetLoop(target, scrape, source, watch, Board(), Host(), Publisher(), cpu=cpu)
+            made = TargetLoop(
+                target, scrape, source, watch, board, Host(), Publisher(), Peers(board), cpu=cpu
+            )
             for second in (0, 5):
                 watch.observe(seen(second))
             return made

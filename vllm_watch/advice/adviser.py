@@ -1,22 +1,11 @@
 """Counts one target's scrapes and advises on its settings. Counts are reset every few hours, so advice follows the load."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 
-from vllm_watch.advice.rules import (
-    AttentionBackend,
-    Evidence,
-    HostGpus,
-    Sizes,
-    attention_fallback,
-    backend_name,
-    context_unused,
-    gpus_idle,
-    kv_starved,
-    preemptions,
-    prefix_caching_off,
-)
+from vllm_watch.advice.rules import RULES, AttentionBackend, Evidence, HostGpus, backend_name
 from vllm_watch.samples.engine import EngineSample, Histogram, served
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import Observation
@@ -36,11 +25,12 @@ class Tally:
     """All counts of one engine since `begun_s`."""
 
     def __init__(self, begun_s: float) -> None:
+        self.config: Mapping[str, str] | None = None
+        self.settled: tuple[Advice, ...] | None = None  # from the earlier counts
         self.begun_s = begun_s
         self._last_s = begun_s
         self._scrapes = 0
-        self._known = {"usage": 0, "waiting": 0, "both": 0}
-        self._seen = {"full": 0, "waiting": 0, "short": 0}
+        self._known, self._seen = Counter[str](), Counter[str]()
         self._running_full = 0.0
         self._running_max: float | None = None
         self._before: EngineSample | None = None
@@ -64,21 +54,10 @@ class Tally:
         for name in ("request_prompt_tokens", "request_generation_tokens"):
             self._widen(name, getattr(before, name), getattr(sample, name))
 
-    def evidence(
-        self,
-        sample: EngineSample,
-        *,
-        engines: int,
-        capacity_tokens: float | None,
-        max_model_len: int | None,
-        gpus: HostGpus | None,
-        attention: AttentionBackend | None,
-    ) -> Evidence:
-        return Evidence(
-            engine=sample.engine, seconds=self.seconds, scrapes=self._scrapes, engines=engines,
-            config=sample.cache_config_info or {}, max_model_len=max_model_len,
-            capacity_tokens=capacity_tokens,
-            full_ratio=self._share("full", "usage"), waiting_ratio=self._share("waiting", "waiting"),
+    def evidence(self, known: Evidence) -> Evidence:
+        """Return the known facts of the engine together with the counts."""
+        return replace(
+            known, seconds=self.seconds, scrapes=self._scrapes, full_ratio=self._share("full", "usage"), waiting_ratio=self._share("waiting", "waiting"),
             short_ratio=self._share("short", "both"),
             running_full=self._running_full / self._seen["full"] if self._seen["full"] else None,
             running_max=self._running_max,
@@ -87,7 +66,6 @@ class Tally:
             generations=_sizes(self._sizes.get("request_generation_tokens")),
             media_hit_ratio=self._hits("mm_cache"),
             external_hit_ratio=self._hits("external_prefix_cache"),
-            gpus=gpus, attention=attention,
         )  # fmt: skip
 
     def _gauges(self, sample: EngineSample) -> None:
@@ -136,17 +114,17 @@ class Tally:
         return None if hits is None or queries < _QUERIES_MIN else hits / queries
 
 
-def _sizes(histogram: Histogram | None) -> Sizes | None:
-    if histogram is None or histogram.count <= 0 or not histogram.bounds:
-        return None
-    return Sizes(histogram.count, histogram.sum, histogram.bounds, histogram.cumulative)
+def _sizes(histogram: Histogram | None) -> Histogram | None:
+    return histogram if histogram and histogram.count > 0 and histogram.bounds else None
 
+
+Seen = tuple[HostGpus, frozenset[str]]  # and the UUIDs of its idle GPUs
 
 IDLE_RATIO = 0.02
 """On an idle GPU, at most this share of the memory is in use. The driver alone takes a few hundred MiB."""
 
 
-def host_gpus(gpus: Sequence[GpuSample] | None) -> tuple[HostGpus, frozenset[str]] | None:
+def host_gpus(gpus: Sequence[GpuSample] | None) -> Seen | None:
     """Return the current state and the UUIDs of idle GPUs, or None if uncertain."""
     if not gpus or any(
         gpu.processes is None or gpu.processes_complete is False or gpu.lost or gpu.mig_parent_uuid
@@ -185,30 +163,13 @@ def _is_idle(gpu: GpuSample) -> bool:
     return not gpu.processes and used is not None and bool(total) and used < IDLE_RATIO * (total or 0)  # fmt: skip
 
 
-class HostGpusSeen:
-    """Keeps the minimum free memory and the GPUs that were always idle."""
-
-    def __init__(self) -> None:
-        self._worst: HostGpus | None = None
-        self._idle: frozenset[str] = frozenset()
-
-    def add(self, gpus: Sequence[GpuSample] | None) -> None:
-        found = host_gpus(gpus)
-        if found is None:
-            return
-        now, idle = found
-        before = self._worst
-        if before is None or before.names != now.names:
-            self._worst, self._idle = now, idle
-            return
-        self._idle &= idle
-        self._worst = replace(
-            before, free_bytes=min(before.free_bytes, now.free_bytes), idle=len(self._idle)
-        )
-
-    @property
-    def worst(self) -> HostGpus | None:
-        return self._worst
+def worst(before: Seen | None, now: Seen | None) -> Seen | None:
+    """Return the minimum free memory and the GPUs that were always idle."""
+    if before is None or now is None or before[0].names != now[0].names:
+        return now or before
+    idle = before[1] & now[1]
+    free_bytes = min(before[0].free_bytes, now[0].free_bytes)
+    return replace(before[0], free_bytes=free_bytes, idle=len(idle)), idle
 
 
 SCRAPE_SECONDS = 5.0
@@ -227,20 +188,12 @@ SETTLED_SECONDS = 1800.0
 """New counts replace the earlier advice after this many seconds."""
 
 
-RULES: tuple[Callable[[Evidence], Iterator[Advice]], ...] = (
-    kv_starved, preemptions, gpus_idle, prefix_caching_off, context_unused, attention_fallback,
-)  # fmt: skip
-
-
 class Adviser:
     """Advises on one target. Each Watch needs its own Adviser."""
 
-    def __init__(self, attention: AttentionBackend | None = None) -> None:
-        self._attention = attention
+    def __init__(self) -> None:
         self._tallies: dict[str, Tally] = {}
-        self._configs: dict[str, Mapping[str, str] | None] = {}
-        self._settled: dict[str, tuple[Advice, ...]] = {}  # from the earlier counts
-        self._gpus = HostGpusSeen()
+        self._gpus: Seen | None = None
         self._scraped_s = self._gpus_s = self._judged_s = float("-inf")
         self._advice: tuple[Advice, ...] = ()
 
@@ -254,11 +207,11 @@ class Adviser:
         self._scraped_s = at_s
         if at_s - self._gpus_s >= GPU_SECONDS:
             self._gpus_s = at_s
-            self._gpus.add(observation.gpus)
+            self._gpus = worst(self._gpus, host_gpus(observation.gpus))
         here = {sample.engine for sample in reading.engines}
         # A server that has just started may not list its engines yet.
         for gone in self._tallies.keys() - here if here else ():
-            self._forget(gone)
+            del self._tallies[gone]
         for sample in reading.engines:
             if sample.engine in signals.engines:  # engines above the limit are ignored
                 self._tally(at_s, sample).add(at_s, sample)
@@ -268,40 +221,30 @@ class Adviser:
         return self._advice
 
     def _tally(self, at_s: float, sample: EngineSample) -> Tally:
-        name, config = sample.engine, sample.cache_config_info
-        if config is not None and self._configs.get(name, config) != config:
-            self._forget(name)
-        if config is not None:
-            self._configs[name] = config
-        tally = self._tallies.get(name)
-        if tally is None:
-            tally = self._tallies[name] = Tally(at_s)
+        config, tally = sample.cache_config_info, self._tallies.get(sample.engine)
+        if tally is None or (config is not None and tally.config not in (None, config)):
+            tally = self._tallies[sample.engine] = Tally(at_s)
+        tally.config = tally.config if config is None else config
         return tally
 
     def _judged(
         self, at_s: float, observation: Observation, signals: TargetSignals
     ) -> Iterator[Advice]:
-        reading = observation.reading
+        reading, named = observation.reading, observation.attention_backend
+        attention = None if named is None else AttentionBackend(backend_name(named))
         for sample in reading.engines if reading else ():
             tally, known = self._tallies.get(sample.engine), signals.engines.get(sample.engine)
             if tally is None or known is None or reading is None:
                 continue
-            evidence = tally.evidence(
-                sample, engines=len(reading.engines), gpus=self._gpus.worst,
-                capacity_tokens=known.kv_cache_capacity_tokens,
-                max_model_len=reading.server.max_model_len, attention=self._attention_of(observation),
-            )  # fmt: skip
+            evidence = tally.evidence(Evidence(
+                engine=sample.engine, engines=len(reading.engines), gpus=self._gpus and self._gpus[0],
+                config=sample.cache_config_info or {}, capacity_tokens=known.kv_cache_capacity_tokens,
+                max_model_len=reading.server.max_model_len, attention=attention,
+            ))  # fmt: skip
             found = tuple(advice for rule in RULES for advice in rule(evidence))
-            settled = self._settled.get(sample.engine)
-            yield from settled if settled is not None and tally.seconds < SETTLED_SECONDS else found
+            young = tally.settled is not None and tally.seconds < SETTLED_SECONDS
+            yield from (tally.settled or ()) if young else found
             if tally.seconds >= SPAN_SECONDS:
-                self._settled[sample.engine] = found
-                self._tallies[sample.engine] = Tally(at_s)
-
-    def _attention_of(self, observation: Observation) -> AttentionBackend | None:
-        named = observation.attention_backend
-        return self._attention if named is None else AttentionBackend(backend_name(named))
-
-    def _forget(self, name: str) -> None:
-        for kept in (self._tallies, self._configs, self._settled):
-            kept.pop(name, None)
+                config, tally = tally.config, Tally(at_s)
+                tally.config, tally.settled = config, found
+                self._tallies[sample.engine] = tally

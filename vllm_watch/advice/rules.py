@@ -2,42 +2,12 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from vllm_watch.samples.engine import Histogram
 from vllm_watch.signals.records import Advice
 from vllm_watch.support.quantities import seconds, size
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Request lengths in tokens, as a cumulative histogram with ascending bounds."""
-
-    count: float
-    sum: float | None
-    bounds: tuple[float, ...]
-    cumulative: tuple[float, ...]
-
-    @property
-    def mean(self) -> float | None:
-        return self.sum / self.count if self.sum is not None and self.count > 0 else None
-
-    @property
-    def longest(self) -> float | None:
-        """Return an upper bound of the longest request, or None if unknown."""
-        for bound, below in zip(self.bounds, self.cumulative, strict=True):
-            if below >= self.count > 0:
-                return bound if bound != float("inf") else None
-        return None
-
-    def shortest(self, share: float) -> float:
-        """Return the largest bound that includes at most this share of the requests, or 0."""
-        found = 0.0
-        for bound, below in zip(self.bounds, self.cumulative, strict=True):
-            if self.count <= 0 or below > share * self.count:
-                break
-            found = bound
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +46,8 @@ class Evidence:
     running_max: float | None = None
     finished: float | None = None
     preemptions: float | None = None
-    prompts: Sizes | None = None
-    generations: Sizes | None = None
+    prompts: Histogram | None = None  # tokens
+    generations: Histogram | None = None  # tokens
     media_hit_ratio: float | None = None  # of the multi-modal cache
     external_hit_ratio: float | None = None  # of a KV connector
     gpus: HostGpus | None = None
@@ -194,12 +164,12 @@ def _is_short(evidence: Evidence) -> bool:
 
 
 def _fitting(evidence: Evidence) -> int | None:
-    prompts, generations = evidence.prompts, evidence.generations
-    if prompts is None or generations is None or evidence.capacity_tokens is None:
+    prompt, generation = _mean(evidence.prompts), _mean(evidence.generations)
+    if prompt is None or generation is None or evidence.capacity_tokens is None:
         return None
-    if prompts.mean is None or generations.mean is None or not evidence.running_full:
+    if not evidence.running_full:
         return None
-    by_length = evidence.capacity_tokens / max(1.0, prompts.mean + generations.mean)
+    by_length = evidence.capacity_tokens / max(1.0, prompt + generation)
     if evidence.running_full < FULL_WITH_FEW_RATIO * by_length:
         return None
     found = math.floor(max(by_length, HEADROOM_RATIO * evidence.running_full))
@@ -288,14 +258,13 @@ _ROUND_TOKENS = 1024
 def context_unused(evidence: Evidence) -> Iterator[Advice]:
     """Advise if max_model_len is far above the length of all requests."""
     limit, capacity = evidence.max_model_len, evidence.capacity_tokens
-    prompts, generations = evidence.prompts, evidence.generations
-    if limit is None or capacity is None or prompts is None or generations is None:
+    prompts = evidence.prompts
+    prompt, generation = _longest(prompts), _longest(evidence.generations)
+    if limit is None or capacity is None or prompts is None or prompts.count < REQUESTS_MIN:
         return
-    if evidence.seconds < HALF_HOUR_SECONDS or prompts.count < REQUESTS_MIN:
+    if evidence.seconds < HALF_HOUR_SECONDS or prompt is None or generation is None:
         return
-    if prompts.longest is None or generations.longest is None:
-        return
-    longest = prompts.longest + generations.longest
+    longest = prompt + generation
     if limit < FAR_BEYOND * longest or limit < HELD_RATIO * capacity:
         return
     value = math.ceil(2 * longest / _ROUND_TOKENS) * _ROUND_TOKENS
@@ -328,10 +297,34 @@ def _repeats(evidence: Evidence) -> str | None:
     for what, ratio in (("images", evidence.media_hit_ratio), ("prompts", evidence.external_hit_ratio)):  # fmt: skip
         if ratio is not None and ratio >= HIT_RATIO:
             return f"{ratio:.0%} of {what} were already in another cache"
-    prompts = evidence.prompts
-    if prompts is None or prompts.mean is None or prompts.count < REQUESTS_MIN:
+    prompts, mean = evidence.prompts, _mean(evidence.prompts)
+    if prompts is None or mean is None or prompts.count < REQUESTS_MIN:
         return None
-    common = prompts.shortest(FEW_RATIO)
-    if common < ALIKE_TOKENS or common < ALIKE_RATIO * prompts.mean or not math.isfinite(common):
+    common = 0.0
+    for bound, below in zip(prompts.bounds, prompts.cumulative, strict=True):
+        if below > FEW_RATIO * prompts.count:
+            break
+        common = bound
+    if common < ALIKE_TOKENS or common < ALIKE_RATIO * mean or not math.isfinite(common):
         return None
-    return f"of {prompts.count:.0f} prompts hardly one was shorter than {common:,.0f} tokens, {prompts.mean:,.0f} on average: they probably share a prefix, such as a system prompt"
+    return f"of {prompts.count:.0f} prompts hardly one was shorter than {common:,.0f} tokens, {mean:,.0f} on average: they probably share a prefix, such as a system prompt"
+
+
+def _mean(sizes: Histogram | None) -> float | None:
+    if sizes is None or sizes.sum is None or sizes.count <= 0:
+        return None
+    return sizes.sum / sizes.count
+
+
+def _longest(sizes: Histogram | None) -> float | None:
+    """Return an upper bound of the longest request, or None if unknown."""
+    if sizes is not None:
+        for bound, below in zip(sizes.bounds, sizes.cumulative, strict=True):
+            if below >= sizes.count > 0:
+                return bound if bound != float("inf") else None
+    return None
+
+
+RULES: tuple[Callable[[Evidence], Iterator[Advice]], ...] = (
+    kv_starved, preemptions, gpus_idle, prefix_caching_off, context_unused, attention_fallback,
+)  # fmt: skip

@@ -20,7 +20,6 @@ from vllm_watch.restart.schedule import next_due
 from vllm_watch.settings import restart_times
 from vllm_watch.settings.errors import InvalidConfigError
 from vllm_watch.settings.restart import RestartSettings
-from vllm_watch.settings.stages import LogSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.settings.tls import TlsConfig
 from vllm_watch.sources import http
@@ -66,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    logs.configure(LogSettings(level="warning"))
+    logs.configure("warning")
     if arguments.schema:
         print(_SCHEMA.read_text(), end="")
         return exit_status.FINE

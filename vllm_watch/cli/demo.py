@@ -95,7 +95,7 @@ async def _serve(listen: str, scenario: str, speed: float) -> None:
             for made, t in zip(config.targets, targets, strict=True)
         )
         config = config.model_copy(update={"targets": named, **dry_run()})
-        logs.configure(config.log)
+        logs.configure(config.log.level, config.log.format)
         daemon = Daemon(config, lambda _settings, _config: demo.gpu_source)
         await daemon.run(lambda: print(_TOLD.format(url=daemon.url), file=sys.stderr, flush=True))
     finally:

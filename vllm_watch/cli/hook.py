@@ -15,7 +15,6 @@ from vllm_watch.config import Config, load
 from vllm_watch.errors import Finding, WatchError
 from vllm_watch.restart.hooks.base import HookCall, Tools, make
 from vllm_watch.settings import web
-from vllm_watch.settings.stages import LogSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.sources import http
 from vllm_watch.sources.vllm import VllmSource
@@ -44,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    logs.configure(LogSettings(level="warning"))
+    logs.configure("warning")
     config = load(arguments.config, environ=os.environ)
     targets = _targets(config, arguments.name, arguments.target)
     encrypted = config.web_config is not None and web.read(config.web_config).tls_server_config.on

@@ -11,7 +11,6 @@ from vllm_watch.cli.helpers import exit_status
 from vllm_watch.cli.hook import finding_lines
 from vllm_watch.config import load
 from vllm_watch.notify.kinds import named, send_test
-from vllm_watch.settings.stages import LogSettings
 from vllm_watch.support import logs
 from vllm_watch.support.visible import visible_lines
 
@@ -34,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    logs.configure(LogSettings(level="warning"))
+    logs.configure("warning")
     config = load(arguments.config, environ=os.environ)
     kind, settings = named(config.notifications, arguments.name)
     findings = asyncio.run(send_test(config.notifications_linked, settings))

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from vllm_watch.cli.helpers import exit_status
 from vllm_watch.cli.helpers.connection import DEFAULT_URL, URL_VARIABLE
 from vllm_watch.errors import WatchError
+from vllm_watch.samples.target import PORT_OF_SCHEME
 from vllm_watch.support.redaction import redacted
 
 HELP = f"""\
@@ -31,7 +32,6 @@ exit status: 0 it answers, 1 it does not
 """
 _SECONDS = 2.0  # two attempts fit into the image's timeout of 5 s
 _PATH = "/-/healthy"
-_PORTS = {"http": 80, "https": 443}
 _SILENT = f"nothing came within {_SECONDS:.0f} s"
 _REMEDY = "check that vllm-watch runs there, and its listen address"
 _HANDSHAKE = 0x16  # a TLS record type
@@ -63,12 +63,12 @@ def _address(url: str) -> tuple[str, str, int]:
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port = None, None
-    if host is None or parts.scheme not in _PORTS:
+    if host is None or parts.scheme not in PORT_OF_SCHEME:
         raise WatchError(f"--url: '{redacted(url)}' is not a URL", "write http://HOST:PORT")
     if "@" in url:
         remedy = "take them out of the URL: the probe needs no password"
         raise WatchError(f"--url: '{redacted(url)}' carries credentials", remedy)
-    return parts.scheme, host, port or _PORTS[parts.scheme]
+    return parts.scheme, host, port or PORT_OF_SCHEME[parts.scheme]
 
 
 def _asked(scheme: str, host: str, port: int) -> str:

@@ -13,7 +13,7 @@ from vllm_watch import config as configuration
 from vllm_watch.cli.helpers import exit_status, options
 from vllm_watch.samples.observation import Call
 from vllm_watch.samples.target import Target
-from vllm_watch.settings.stages import GpuSettings, LogSettings, ScrapeSettings
+from vllm_watch.settings.stages import GpuSettings, ScrapeSettings
 from vllm_watch.sources import http
 from vllm_watch.sources.cpu_waits import CpuWaits
 from vllm_watch.sources.nvml import NvmlSource
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     tls = options.engine_tls(arguments)
     config = configuration.load(None, environ={}, targets=[arguments.target], tls=tls)
-    logs.configure(LogSettings(level="warning"))
+    logs.configure("warning")
     settings = ScrapeSettings(
         interval_seconds=arguments.interval,
         health_interval_seconds=arguments.interval,

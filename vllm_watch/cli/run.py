@@ -99,7 +99,7 @@ def serve(config: Config, load_config: Callable[[], Config]) -> None:
     allocator.fix_threshold()
     descriptors.raise_limit()
     collect_rarely()
-    logs.configure(config.log)
+    logs.configure(config.log.level, config.log.format)
 
     def gpus(settings: GpuSettings, config: Config) -> GpuSource:
         return NvmlSource(settings, ProcReader(config.procfs))

@@ -8,7 +8,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ import aiohttp
 
 from vllm_watch import __version__
 from vllm_watch.clients import http_answer
-from vllm_watch.clients.signed_post import NewSession
+from vllm_watch.clients.signed_post import NewSession, new_session
 from vllm_watch.errors import WatchError
 from vllm_watch.support import json_text, regular_file
 from vllm_watch.support.redaction import excerpt, redacted
@@ -72,68 +72,27 @@ def part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """The address of the API server, and vllm-watch's credentials."""
+class Api:
+    """Calls the API server with vllm-watch's credentials. Every method raises KubernetesError if no response comes."""
 
     url: str
     token_file: Path | None = None
     ca_file: Path | None = None  # None for the system's CAs
     namespace: str = ""  # of our own pod; "" if unknown
+    session: NewSession = new_session
 
-
-def in_cluster(environ: Mapping[str, str], folder: Path | None = None) -> Access:
-    """Return the API server's address and this pod's credentials. Raises KubernetesError if they are missing."""
-    folder = folder or SERVICE_ACCOUNT
-    host = environ.get("KUBERNETES_SERVICE_HOST", "")
-    port = environ.get("KUBERNETES_SERVICE_PORT_HTTPS") or environ.get("KUBERNETES_SERVICE_PORT")
-    if not host:
-        cause = "this is not a Kubernetes pod (KUBERNETES_SERVICE_HOST is not set)"
-        raise KubernetesError(cause, "run vllm-watch in the cluster", sent=False)
-    if not (folder / "token").exists():
-        remedy = "give the pod a serviceAccountName, and leave automountServiceAccountToken on"
-        raise KubernetesError(f"{folder} holds no token", remedy, sent=False)
-    ca_file = folder / "ca.crt"
-    return Access(
-        url=f"https://{f'[{host}]' if ':' in host else host}:{port or 443}",
-        token_file=folder / "token",
-        ca_file=ca_file if ca_file.exists() else None,
-        namespace=_namespace(folder / "namespace"),
-    )
-
-
-def _namespace(file: Path) -> str:
-    try:
-        return _content(file).strip()
-    except (OSError, ValueError):
-        return ""
-
-
-class Api:
-    """Calls the API server. Every method raises KubernetesError if no response comes."""
-
-    def __init__(self, access: Access, session: NewSession) -> None:
-        self.access = access
-        self._session = session
-
-    async def get(self, path: str, query: Mapping[str, str] | None = None) -> Answer:
-        return await self._call("GET", path, None, query=query)
-
-    async def post(
-        self, path: str, document: Mapping[str, Any], query: Mapping[str, str] | None = None
-    ) -> Answer:
-        """Create an object; the status is 409 if the name exists."""
-        return await self._call("POST", path, document, query=query)
-
-    async def put(self, path: str, document: Mapping[str, Any]) -> Answer:
-        """Replace an object; the status is 409 if metadata.resourceVersion is not the newest."""
-        return await self._call("PUT", path, document)
-
-    async def patch(self, path: str, document: Any) -> Answer:
-        return await self._call("PATCH", path, document, content_type=MERGE_PATCH)
+    async def call(
+        self, method: str, path: str, document: Mapping[str, Any] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Answer:  # fmt: skip
+        """Send one request. The status is 409 if a POST's name exists, or if the metadata.resourceVersion of a PUT is not the newest."""
+        data = None if document is None else json.dumps(document)
+        async with self._response(method, path, data, query) as response:
+            return await _answer(response)
 
     async def follow(
         self, path: str, query: Mapping[str, str], seconds: float, take: Take
-    ) -> Answer:  # fmt: skip
+    ) -> Answer:
         """Pass each event to `take` until it returns False or the stream ends. The connection may
         last CALL_SECONDS longer than `seconds`. Raises KubernetesError if the stream breaks off."""
         async with self._response("GET", path, query=query, stream_seconds=seconds) as response:
@@ -148,30 +107,22 @@ class Api:
                         break
             return Answer(response.status, {})
 
-    async def _call(
-        self, method: str, path: str, document: Any, *, query: Mapping[str, str] | None = None,
-        content_type: str = "application/json",
-    ) -> Answer:  # fmt: skip
-        data = None if document is None else json.dumps(document)
-        async with self._response(method, path, data, query, content_type) as response:
-            return await _answer(response)
-
     @asynccontextmanager
     async def _response(
         self, method: str, path: str, data: str | None = None, query: Mapping[str, str] | None = None,
-        content_type: str = "", stream_seconds: float = 0.0,
+        stream_seconds: float = 0.0,
     ) -> AsyncIterator[aiohttp.ClientResponse]:  # fmt: skip
         headers, secure = await asyncio.to_thread(self._credentials)
         if data is not None:
-            headers["Content-Type"] = content_type
+            headers["Content-Type"] = MERGE_PATCH if method == "PATCH" else "application/json"
         timeout = aiohttp.ClientTimeout(
             total=stream_seconds + CALL_SECONDS, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS
         )  # fmt: skip
         try:
             async with (
-                self._session(aiohttp.TCPConnector(ssl=secure)) as session,
+                self.session(aiohttp.TCPConnector(ssl=secure)) as session,
                 session.request(
-                    method, self.access.url + path, params=query, headers=headers, timeout=timeout,
+                    method, self.url + path, params=query, headers=headers, timeout=timeout,
                     data=data, allow_redirects=False,
                 ) as response,
             ):  # fmt: skip
@@ -179,23 +130,48 @@ class Api:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)  # fmt: skip
             why = redacted(str(error)) or f"no answer within {stream_seconds or CALL_SECONDS:g} s"
-            cause = f"a call to the API server at {self.access.url} failed: {why}"
+            cause = f"a call to the API server at {self.url} failed: {why}"
             remedy = "check whether kubectl works from this pod"
             raise KubernetesError(cause, remedy, sent=sent) from None
 
     def _credentials(self) -> tuple[dict[str, str], ssl.SSLContext | bool]:
         headers = {"Accept": "application/json", "User-Agent": f"vllm-watch/{__version__}"}
         try:
-            if self.access.token_file is not None:
-                headers["Authorization"] = f"Bearer {_token(self.access.token_file)}"
-            if not self.access.url.startswith("https:"):
+            if self.token_file is not None:
+                headers["Authorization"] = f"Bearer {_token(self.token_file)}"
+            if not self.url.startswith("https:"):
                 return headers, True
-            ca = None if self.access.ca_file is None else _content(self.access.ca_file)
+            ca = None if self.ca_file is None else _content(self.ca_file)
             return headers, ssl.create_default_context(cadata=ca)
         except (OSError, ValueError) as error:
             cause = f"the service account's files cannot be used: {redacted(str(error))}"
             remedy = "check the volume that Kubernetes mounts into the pod"
             raise KubernetesError(cause, remedy, sent=False) from None
+
+
+def in_cluster(
+    environ: Mapping[str, str], session: NewSession = new_session, folder: Path | None = None
+) -> Api:
+    """Return the API server with this pod's credentials. Raises KubernetesError if they are missing."""
+    folder = folder or SERVICE_ACCOUNT
+    host = environ.get("KUBERNETES_SERVICE_HOST", "")
+    port = environ.get("KUBERNETES_SERVICE_PORT_HTTPS") or environ.get("KUBERNETES_SERVICE_PORT")
+    if not host:
+        cause = "this is not a Kubernetes pod (KUBERNETES_SERVICE_HOST is not set)"
+        raise KubernetesError(cause, "run vllm-watch in the cluster", sent=False)
+    if not (folder / "token").exists():
+        remedy = "give the pod a serviceAccountName, and leave automountServiceAccountToken on"
+        raise KubernetesError(f"{folder} holds no token", remedy, sent=False)
+    ca_file, namespace = folder / "ca.crt", ""
+    with suppress(OSError, ValueError):
+        namespace = _content(folder / "namespace").strip()
+    return Api(
+        url=f"https://{f'[{host}]' if ':' in host else host}:{port or 443}",
+        token_file=folder / "token",
+        ca_file=ca_file if ca_file.exists() else None,
+        namespace=namespace,
+        session=session,
+    )
 
 
 def _token(file: Path) -> str:

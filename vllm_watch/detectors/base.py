@@ -69,8 +69,7 @@ class HostServer:
 
     name: str
     up: bool
-    gpus: frozenset[str]  # UUIDs of its GPUs; empty if unknown
-    workers: Mapping[str, str] = field(default_factory=dict)  # GPU UUID → process names
+    gpus: Mapping[str, str]  # UUIDs of its GPUs → process names; empty if unknown
     asleep: bool = False  # no engine has weights or cache on the GPU
 
 

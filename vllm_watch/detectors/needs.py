@@ -243,9 +243,11 @@ def _text(lost: Sequence[Need], inputs: Inputs) -> str:
 @cache
 def needs_of_all() -> Mapping[str, Needs]:
     """Return the needs of all detectors, keyed by slug."""
-    kinds = (("Settings", "Detector"), ("Settings", "HostDetector"))
-    found = [m for each in kinds for m in plugins.modules("vllm_watch.detectors", each)]
-    return {plugins.slug(module): getattr(module, "NEEDS", Needs()) for module in found}
+    return {
+        slug: getattr(module, "NEEDS", Needs())
+        for kind in ("Detector", "HostDetector")
+        for slug, module in plugins.modules("vllm_watch.detectors", "Settings", kind).items()
+    }
 
 
 class Sights:

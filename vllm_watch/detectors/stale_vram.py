@@ -149,7 +149,7 @@ class HostDetector:
 def _hurts(view: HostView, uuid: str) -> str:
     using = view.using(uuid)
     up = [
-        f"{each.name} ({each.workers[uuid]})" if each.workers.get(uuid) else each.name
+        f"{each.name} ({each.gpus[uuid]})" if each.gpus.get(uuid) else each.name
         for each in using if each.up
     ]  # fmt: skip
     if up:

@@ -264,7 +264,7 @@ class PodWatch:
         found: dict[str, Pod] = {}
         query, self._left_out, self._invalid = {**self._query, "limit": str(PAGE_PODS)}, False, 0
         for _ in range(PAGES_MAX):
-            answer = await api.get(self._path(api), query)
+            answer = await api.call("GET", self._path(api), query=query)
             if not answer.ok:
                 raise self._error(answer)
             items = answer.document.get("items")
@@ -342,7 +342,7 @@ class PodWatch:
     def _path(self, api: Api) -> str:
         if self.namespace == "*":
             return "/api/v1/pods"
-        namespace = self.namespace or api.access.namespace
+        namespace = self.namespace or api.namespace
         if not namespace:
             cause = "the namespace of this pod is unknown"
             raise KubernetesError(cause, "set discovery.kubernetes: namespaces", sent=False)
@@ -386,7 +386,7 @@ class KubernetesTargets:
         self._news()
 
     def _api(self) -> Api:
-        return Api(in_cluster(self._environ), self._session)
+        return in_cluster(self._environ, self._session)
 
     async def read(self, *, qualified: bool = False) -> list[TargetConfig]:
         """Return the targets. If `qualified`, names and groups begin with the namespace."""
@@ -402,11 +402,8 @@ class KubernetesTargets:
         for each in late:
             each.cancel()
         self.changed = False
-        self.problems = {_place(each): each.problem for each in self._watches if each.problem}
-        self.problems |= {
-            _place(watch): "no answer yet"
-            for watch in self._watches if not watch.answered.is_set()
-        }  # fmt: skip
+        found = ((w, w.problem if w.answered.is_set() else "no answer yet") for w in self._watches)
+        self.problems = {_place(watch): problem for watch, problem in found if problem}
         return self._targets(qualified=qualified)
 
     def close(self) -> list[asyncio.Task[None]]:

@@ -95,11 +95,8 @@ class Discovery:
 
     @property
     def nothing_found(self) -> str | None:
-        return (
-            f"{NONE_FOUND}: {REMEDY}"
-            if self._host and self._host.found == {} and not self._targets
-            else None
-        )
+        searched = self._host and self._host.found == {}
+        return f"{NONE_FOUND}: {REMEDY}" if searched and not self._targets else None
 
     async def wait(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -111,32 +108,29 @@ class Discovery:
     async def refresh(self, now_monotonic: float) -> tuple[TargetConfig, ...] | None:
         """Return all targets, or None if nothing changed or no search is due."""
         async with self._one_at_a_time:
-            return await self._refreshed(now_monotonic)
+            due = now_monotonic >= self._due_s
+            if not due and not any(pods.changed for pods in self._pods):
+                return None
+            config = self._config
+            if due:
+                none_yet = config.discovery.host and not self._targets
+                seconds = config.discovery.refresh_seconds
+                self._due_s = now_monotonic + (min(seconds, _NONE_SECONDS) if none_yet else seconds)
+                self._seen = await self._search()
+            found, problems = await self._found()
+            if config is not self._config:
+                return None  # reconfigured meanwhile: the result is outdated
+            targets = self._joined(found, problems)
+            self._log_changes(problems)
+            if targets == self._targets:
+                return None
+            self._targets = targets
+            return targets
 
     async def close(self) -> None:
         ending = [*self._ending, *(task for pods in self._pods for task in pods.close())]
         if ending:
             await asyncio.wait(ending, timeout=_CLOSE_SECONDS)
-
-    async def _refreshed(self, now_monotonic: float) -> tuple[TargetConfig, ...] | None:
-        due = now_monotonic >= self._due_s
-        if not due and not any(pods.changed for pods in self._pods):
-            return None
-        config = self._config
-        if due:
-            none_yet = config.discovery.host and not self._targets
-            seconds = config.discovery.refresh_seconds
-            self._due_s = now_monotonic + (min(seconds, _NONE_SECONDS) if none_yet else seconds)
-            self._seen = await self._search()
-        found, problems = await self._found()
-        if config is not self._config:
-            return None  # reconfigured meanwhile: the result is outdated
-        targets = self._joined(found, problems)
-        self._log_changes(problems)
-        if targets == self._targets:
-            return None
-        self._targets = targets
-        return targets
 
     async def _found(self) -> tuple[list[TargetConfig], dict[str, str]]:
         found, problems = list(self._seen[0]), dict(self._seen[1])
@@ -192,7 +186,7 @@ class Discovery:
             )
         # Sorted by URL, so that the same servers always get the same names.
         discovered = [by_url[url] for url in sorted(by_url)][:room]
-        return static + named(_without_clashes(static, discovered), {one.name for one in static})
+        return static + named(discovered, {one.name for one in static})
 
     def _log_changes(self, problems: dict[str, str]) -> None:
         for place, problem in problems.items():
@@ -201,18 +195,6 @@ class Discovery:
         for place in self.problems.keys() - problems.keys():
             _log.info("discovery_well_again", place=place)
         self.problems = problems
-
-
-def _without_clashes(
-    static: tuple[TargetConfig, ...], discovered: list[TargetConfig]
-) -> list[TargetConfig]:
-    taken = {target.name for target in static}
-    kept: list[TargetConfig] = []
-    for target in discovered:
-        clashes = bool(target.name) and target.name in taken
-        kept.append(target.model_copy(update={"name": ""}) if clashes else target)
-        taken.add(target.name)
-    return kept
 
 
 def is_allowed(url: str, allow: Sequence[str]) -> bool:

@@ -78,7 +78,7 @@ class Events:
 
     async def _try(self, event: IncidentEvent, pod: Pod, *, last: bool) -> float | None:
         try:
-            answer = await post(Api(in_cluster(self._tools.environ), self._tools.session), event, pod)  # fmt: skip
+            answer = await post(in_cluster(self._tools.environ, self._tools.session), event, pod)  # fmt: skip
         except KubernetesError as error:
             self._fails(error.cause)
             again = None if last else 0.0
@@ -108,13 +108,13 @@ class Events:
 
 async def post(api: Api, event: IncidentEvent, pod: Pod) -> Answer:
     """Write an Event. Raises KubernetesError if there is no response."""
-    namespace, name = pod[0] or api.access.namespace, pod[1]
+    namespace, name = pod[0] or api.namespace, pod[1]
     folder = f"/api/v1/namespaces/{namespace}"
-    found = await api.get(f"{folder}/pods/{name}")
+    found = await api.call("GET", f"{folder}/pods/{name}")
     if not found.ok:
         return found
     uid = str((found.document.get("metadata") or {}).get("uid", ""))
-    return await api.post(f"{folder}/events", document(event, namespace, name, uid))
+    return await api.call("POST", f"{folder}/events", document(event, namespace, name, uid))
 
 
 def document(event: IncidentEvent, namespace: str, pod: str, uid: str) -> dict[str, Any]:
@@ -161,10 +161,10 @@ def check(settings: KubernetesEvents, tools: base.Tools) -> list[Finding]:
         text = f"the environment has no {settings.pod[1:]}"
         return [Finding(ok=False, text=text, remedy="set it from metadata.name, or name the pod")]
     try:
-        access = in_cluster(tools.environ)
+        api = in_cluster(tools.environ)
     except KubernetesError as error:
         return [Finding(ok=False, text=error.cause, remedy=error.remedy)]
-    return [Finding(ok=True, text=f"Events go to {access.url}")]
+    return [Finding(ok=True, text=f"Events go to {api.url}")]
 
 
 async def send_test(settings: KubernetesEvents, tools: base.Tools, t: float) -> Finding:
@@ -172,7 +172,7 @@ async def send_test(settings: KubernetesEvents, tools: base.Tools, t: float) -> 
     pod = _own_pod(settings, tools) or tools.environ.get("HOSTNAME", "")
     incident = trial_incident(settings.name, t)
     try:
-        api = Api(in_cluster(tools.environ), tools.session)
+        api = in_cluster(tools.environ, tools.session)
         answer = await post(api, IncidentEvent(OPENED, t, incident), ("", pod))
     except KubernetesError as error:
         return Finding(ok=False, text=error.cause, remedy=error.remedy)

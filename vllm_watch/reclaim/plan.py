@@ -4,9 +4,11 @@ A process is ended only if it was stale on all its GPUs in several samples. This
 itself.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from vllm_watch.errors import WatchError
+from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals.holders.records import (
     ACTIVE,
     IDLE_NOTEBOOK,
@@ -33,9 +35,7 @@ _IDLE = (IDLE_NOTEBOOK, IDLE_PROCESS)
 class Part:
     """A process's memory on one GPU or MIG slice."""
 
-    gpu_index: int
-    gpu_uuid: str
-    gpu_name: str | None
+    gpu: GpuSample
     holder: Holder
 
 
@@ -83,21 +83,12 @@ class Plan:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """A plan that ends no process, with the reason."""
+class RefusalError(WatchError):
+    """No process may be ended."""
 
-    cause: str
-    remedy: str
-    final: bool = False  # further samples would not change the answer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """The watcher's PID and the parent of each process, in our PID namespace."""
-
-    parents: Mapping[int, int]  # PID → parent's PID
-    own_pid: int
+    def __init__(self, cause: str, remedy: str, *, final: bool = False) -> None:
+        super().__init__(cause, remedy)
+        self.final = final  # further samples would not change the answer
 
 
 class Sightings:
@@ -106,8 +97,9 @@ class Sightings:
     def __init__(self) -> None:
         self._seen: tuple[frozenset[tuple[object, ...]], float] | None = None  # key, since
 
-    def take(self, at_s: float, found: Plan | Refusal) -> bool:
-        if isinstance(found, Refusal):
+    def take(self, at_s: float, found: Plan | None) -> bool:
+        """Return True if the plan is confirmed. `found` is None after a refusal."""
+        if found is None:
             self._seen = None
             return False
         if self._seen is None or self._seen[0] != found.key:
@@ -115,30 +107,29 @@ class Sightings:
         return at_s - self._seen[1] >= CONFIRM_SECONDS
 
 
-def plan(pid: int, gpus: Sequence[GpuHolders], around: Surroundings) -> Plan | Refusal:
-    """Return the plan for `pid` in this sample."""
+def plan(pid: int, gpus: Sequence[GpuHolders], parents: Mapping[int, int], own_pid: int) -> Plan:
+    """Return the plan for `pid` in this sample. `parents` maps each PID of our namespace to its parent's, and `own_pid` is this command's. Raises RefusalError."""
     found = victims(gpus)
     victim = found.get(pid)
-    if (refused := _of_ours(pid, victim, around)) is not None:
-        return refused
+    _refuse_ours(pid, victim, parents, own_pid)
     if victim is None:
-        return _no_holder(pid, gpus, found, around)
-    if (refused := _not_stale(victim)) is not None:
-        return refused
+        raise _no_holder(pid, gpus, found, parents)
+    _refuse_unless_stale(victim)
     process = victim.holder.process
     if process.pid_local is None or process.create_time is None:
-        return Refusal(
-            cause=f"process {pid} cannot be identified from here: it runs in another PID namespace",
-            remedy="run vllm-watch on its host, or with hostPID",
+        raise RefusalError(
+            f"process {pid} cannot be identified from here: it runs in another PID namespace",
+            "run vllm-watch on its host, or with hostPID",
         )
-    below = [found[each] for each in _below(process.pid_local, found, around)]
+    tree = descendants(process.pid_local, parents)
+    below = [each for each in found.values() if each.holder.process.pid_local in tree]
     stale = tuple(each for each in below if each.verdicts == {STALE} and _can_end(each))
     left = tuple(each for each in below if each not in stale)
     working = [each for each in left if each.verdicts & {ACTIVE, VLLM}]
     if working and victim.holder.judged.reason in _IDLE:
-        return Refusal(
-            cause=f"process {pid} is idle, but process {working[0].pid}, which it started, works",
-            remedy="that one would lose its parent: ask its user",
+        raise RefusalError(
+            f"process {pid} is idle, but process {working[0].pid}, which it started, works",
+            "that one would lose its parent: ask its user",
         )
     ours = {victim.pid, *(each.pid for each in below)}
     others = [each for each in found.values() if each.pid not in ours]
@@ -154,12 +145,9 @@ def victims(gpus: Sequence[GpuHolders]) -> dict[int, Victim]:
     parts: dict[int, list[Part]] = {}
     for gpu in gpus:
         for holder in gpu.holders or ():
-            part = Part(
-                gpu_index=gpu.gpu.index, gpu_uuid=gpu.gpu.uuid, gpu_name=gpu.gpu.name, holder=holder
-            )
+            part = Part(gpu=gpu.gpu, holder=holder)
             parts.setdefault(holder.process.pid, []).append(part)
-    parents = {gpu.gpu.uuid: gpu.gpu.mig_parent_uuid for gpu in gpus}
-    return {pid: Victim(pid=pid, parts=_on_slices(found, parents)) for pid, found in parts.items()}
+    return {pid: Victim(pid=pid, parts=_on_slices(found)) for pid, found in parts.items()}
 
 
 def descendants(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
@@ -185,50 +173,38 @@ def ancestors(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _on_slices(parts: list[Part], parents: Mapping[str, str | None]) -> tuple[Part, ...]:
-    sliced = {parents[part.gpu_uuid] for part in parts}
-    kept = [part for part in parts if part.gpu_uuid not in sliced]
+def _on_slices(parts: list[Part]) -> tuple[Part, ...]:
+    sliced = {part.gpu.mig_parent_uuid for part in parts}
+    kept = [part for part in parts if part.gpu.uuid not in sliced]
     return tuple(sorted(kept, key=lambda part: -(part.holder.process.used_bytes or 0)))
 
 
-def _of_ours(pid: int, victim: Victim | None, around: Surroundings) -> Refusal | None:
+def _refuse_ours(pid: int, victim: Victim | None, parents: Mapping[int, int], own_pid: int) -> None:
     local = pid if victim is None else victim.holder.process.pid_local
     if 1 in (pid, local):
-        return Refusal(
-            cause="process 1 keeps this host or container up",
-            remedy="stop the container itself",
-            final=True,
-        )
-    if around.own_pid == local:
-        return Refusal(
-            cause=f"process {pid} is this command itself", remedy="name another PID", final=True
-        )
-    if local in ancestors(around.own_pid, around.parents):
-        return Refusal(
-            cause=f"process {pid} is a parent of this command",
-            remedy="run it from elsewhere",
-            final=True,
-        )
-    return None
+        cause = "process 1 keeps this host or container up"
+        raise RefusalError(cause, "stop the container itself", final=True)
+    if own_pid == local:
+        raise RefusalError(f"process {pid} is this command itself", "name another PID", final=True)
+    if local in ancestors(own_pid, parents):
+        cause = f"process {pid} is a parent of this command"
+        raise RefusalError(cause, "run it from elsewhere", final=True)
 
 
-def _not_stale(victim: Victim) -> Refusal | None:
+def _refuse_unless_stale(victim: Victim) -> None:
     pid = victim.pid
     for part in victim.parts:
         judged = part.holder.judged
         why = "; ".join(judged.evidence)
-        where = f" on GPU {part.gpu_index}" if len(victim.parts) > 1 else ""
+        where = f" on GPU {part.gpu.index}" if len(victim.parts) > 1 else ""
         if judged.reason == ZOMBIE_CONTEXT:
-            return Refusal(
-                cause=f"process {pid} cannot be ended: {why}",
-                remedy=judged.remedy or "reset the GPU, or reboot",
-            )
+            remedy = judged.remedy or "reset the GPU, or reboot"
+            raise RefusalError(f"process {pid} cannot be ended: {why}", remedy)
         if judged.verdict != STALE:
-            return Refusal(
-                cause=f"process {pid} is not stale but {judged.verdict}{where}: {why}",
-                remedy=_INSTEAD[judged.verdict] if judged.remedy is None else judged.remedy,
+            remedy = _INSTEAD[judged.verdict] if judged.remedy is None else judged.remedy
+            raise RefusalError(
+                f"process {pid} is not stale but {judged.verdict}{where}: {why}", remedy
             )
-    return None
 
 
 _INSTEAD = {
@@ -245,27 +221,18 @@ def _can_end(victim: Victim) -> bool:
 
 
 def _no_holder(
-    pid: int, gpus: Sequence[GpuHolders], found: Mapping[int, Victim], around: Surroundings
-) -> Refusal:
-    there = pid in around.parents
+    pid: int, gpus: Sequence[GpuHolders], found: Mapping[int, Victim], parents: Mapping[int, int]
+) -> RefusalError:
+    there = pid in parents
     cause = f"process {pid} holds no GPU memory" if there else f"there is no process {pid} here"
     locals_ = {each.holder.process.pid_local: each for each in found.values()}
-    below = [locals_[each].pid for each in descendants(pid, around.parents) if each in locals_]
+    below = [locals_[each].pid for each in descendants(pid, parents) if each in locals_]
     if there and below:
         named = " ".join(map(str, below))
-        return Refusal(
-            cause=f"{cause}; its children do: {named}",
-            remedy=f"reclaim those, if they are stale: vllm-watch gpus --reclaim {below[0]}",
-        )
+        remedy = f"reclaim those, if they are stale: vllm-watch gpus --reclaim {below[0]}"
+        return RefusalError(f"{cause}; its children do: {named}", remedy)
     for gpu in gpus:
         if gpu.unaccounted.verdict == STALE:
             text = f"{size(gpu.unaccounted_bytes)} on GPU {gpu.gpu.index} belong to no process"
-            return Refusal(cause=f"{cause}, and {text}", remedy=gpu.unaccounted.remedy or "reboot")
-    return Refusal(
-        cause=cause, remedy="vllm-watch gpus shows the holders of GPU memory", final=not there
-    )
-
-
-def _below(pid_local: int, found: Mapping[int, Victim], around: Surroundings) -> Iterable[int]:
-    tree: Collection[int] = descendants(pid_local, around.parents)
-    return [pid for pid, each in found.items() if each.holder.process.pid_local in tree]
+            return RefusalError(f"{cause}, and {text}", gpu.unaccounted.remedy or "reboot")
+    return RefusalError(cause, "vllm-watch gpus shows the holders of GPU memory", final=not there)

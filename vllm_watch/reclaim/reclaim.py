@@ -17,7 +17,7 @@ from signal import SIGCONT, SIGKILL, SIGTERM, Signals
 
 from vllm_watch.errors import JournalError, WatchError
 from vllm_watch.reclaim import vram_release
-from vllm_watch.reclaim.plan import Plan, Refusal, Sightings, Surroundings, Victim, plan
+from vllm_watch.reclaim.plan import Plan, RefusalError, Sightings, Victim, plan
 from vllm_watch.reclaim.vram_release import Release
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals.holders.judge import HolderJudge
@@ -77,13 +77,11 @@ class Pinned:
 
     def state(self, procfs: Path = Path("/proc")) -> str | None:
         facts = ProcReader(procfs).read(self.pid)
-        return facts.state if facts is not None and self._is_unreaped() else None
-
-    def _is_unreaped(self) -> bool:
         try:
-            return self.send(0)
+            unreaped = self.send(0)
         except PermissionError:
-            return True
+            unreaped = True
+        return facts.state if facts is not None and unreaped else None
 
     def close(self) -> None:
         if self._descriptor != _CLOSED:
@@ -132,27 +130,23 @@ class Looks:
         self._sightings = Sightings()
         self._pins: dict[tuple[int, float | None], Pinned] = {}
 
-    async def until_certain(self, seconds: float) -> Plan | Refusal:
-        """Return a confirmed plan, or a refusal that is final or has lasted for `seconds`. Raises WatchError for unreadable GPUs."""
+    async def until_certain(self, seconds: float) -> Plan:
+        """Return a confirmed plan. Raises a RefusalError that is final or has lasted for `seconds`, and WatchError for unreadable GPUs."""
         began_s = time.monotonic()
         while True:
-            found, confirmed = await self._sample()
-            if isinstance(found, Plan):
+            try:
+                found, confirmed = await self._sample()
                 if confirmed:
                     return found
-            elif found.final or time.monotonic() - began_s >= seconds:
-                return found
+            except RefusalError as refusal:
+                if refusal.final or time.monotonic() - began_s >= seconds:
+                    raise
             await asyncio.sleep(SAMPLE_SECONDS)
 
-    async def once_more(self, agreed: Plan) -> Plan | Refusal:
+    async def once_more(self, agreed: Plan) -> None:
         found, confirmed = await self._sample()
-        if isinstance(found, Refusal):
-            return found
         if not confirmed or found.key != agreed.key:
-            return Refusal(
-                cause="it changed while you were asked", remedy="check again: vllm-watch gpus"
-            )
-        return found
+            raise RefusalError("it changed while you were asked", "check again: vllm-watch gpus")
 
     def pinned(self, victim: Victim) -> Pinned:
         return self._pins[_name(victim)]
@@ -162,7 +156,7 @@ class Looks:
             each.close()
         self._pins.clear()
 
-    async def _sample(self) -> tuple[Plan | Refusal, bool]:
+    async def _sample(self) -> tuple[Plan, bool]:
         reading = await self._read()
         gpus = reading.known_gpus
         if gpus is None or (not gpus and reading.text):
@@ -173,47 +167,46 @@ class Looks:
         self.gpus = gpus
         at_s = time.monotonic()
         judged = self._judge.look(at_s, reading.t, gpus)
-        around = Surroundings(parents=_parents(), own_pid=os.getpid())
-        found = plan(self.pid, judged, around)
-        if isinstance(found, Plan):
-            found = self._pin(found.victims) or found
+        try:
+            found = plan(self.pid, judged, _parents(), os.getpid())
+            self._pin(found.victims)
+        except RefusalError:
+            self._sightings.take(at_s, None)
+            raise
         return found, self._sightings.take(at_s, found)
 
-    def _pin(self, victims: Sequence[Victim]) -> Refusal | None:
+    def _pin(self, victims: Sequence[Victim]) -> None:
         for victim in victims:
             process = victim.holder.process
             name = _name(victim)
             if name not in self._pins:
                 pinned = pin(process.pid_local or 0, process.create_time)
                 if pinned is None:
-                    return _gone(victim)
+                    raise _gone(victim)
                 self._pins[name] = pinned
             try:
                 there = self._pins[name].send(0) and self._pins[name].lives()
             except PermissionError:
-                return _not_ours(victim)
+                raise _not_ours(victim) from None
             if not there:
-                return _gone(victim)
-        return None
+                raise _gone(victim)
 
 
 def _name(victim: Victim) -> tuple[int, float | None]:
     return victim.pid, victim.holder.process.create_time
 
 
-def _gone(victim: Victim) -> Refusal:
-    return Refusal(
-        cause=f"process {victim.pid} has just ended, or its PID was reused",
-        remedy="check again: vllm-watch gpus",
-    )
+def _gone(victim: Victim) -> RefusalError:
+    cause = f"process {victim.pid} has just ended, or its PID was reused"
+    return RefusalError(cause, "check again: vllm-watch gpus")
 
 
-def _not_ours(victim: Victim) -> Refusal:
+def _not_ours(victim: Victim) -> RefusalError:
     uid = victim.holder.process.uid
     owner = "another user" if uid is None else f"user {user_name(uid)}"
-    return Refusal(
-        cause=f"process {victim.pid} belongs to {owner}, and we run as {user_name(os.geteuid())}, which may not end it",
-        remedy=f"run it as that user or as root (CAP_KILL): sudo vllm-watch gpus --reclaim {victim.pid}",
+    return RefusalError(
+        f"process {victim.pid} belongs to {owner}, and we run as {user_name(os.geteuid())}, which may not end it",
+        f"run it as that user or as root (CAP_KILL): sudo vllm-watch gpus --reclaim {victim.pid}",
         final=True,
     )
 
@@ -228,9 +221,9 @@ def user_name(uid: int) -> str:
 PROCESSES_MAX = 65_536
 
 
-def _parents(procfs: Path = Path("/proc")) -> dict[int, int]:
+def _parents() -> dict[int, int]:
     found: dict[int, int] = {}
-    for folder in procfs.iterdir():
+    for folder in Path("/proc").iterdir():
         if not folder.name.isdigit() or len(found) >= PROCESSES_MAX:
             continue
         with suppress(OSError):
@@ -379,15 +372,15 @@ def why(victim: Victim) -> str:
 def held(victim: Victim) -> str:
     """Return the process's memory per GPU."""
     return ", ".join(
-        f"{size(part.holder.process.used_bytes)} on GPU {part.gpu_index}" for part in victim.parts
+        f"{size(part.holder.process.used_bytes)} on GPU {part.gpu.index}" for part in victim.parts
     )
 
 
 def said(outcome: Outcome) -> str:
     """Return the outcome as one line."""
     used = ", ".join(
-        f"GPU {gpu.index} {size(gpu.before_bytes)} → {size(gpu.after_bytes)} used"
-        for gpu in outcome.release.gpus
+        f"GPU {each.gpu.index} {size(each.gpu.memory_used_bytes)} → {size(each.after_bytes)} used"
+        for each in outcome.release.gpus
     )
     if outcome.freed:
         return f"freed: {used}"

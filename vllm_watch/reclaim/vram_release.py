@@ -25,14 +25,13 @@ LEFT_BYTES_MAX = BASE_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The memory to reclaim on one GPU or MIG slice."""
+    """The memory to reclaim on one GPU or MIG slice, and the result."""
 
-    index: int
-    uuid: str
-    name: str | None
+    gpu: GpuSample  # before the end of the processes
     held: tuple[ProcessSample, ...]
-    used_bytes: int | None  # of the whole GPU
-    unexplained_bytes: int | None  # used by no listed process; None if unknown
+    after_bytes: int | None = None  # used on the whole GPU
+    released: bool | None = None  # None if unknown
+    still: tuple[str, ...] = ()  # remaining holders, as text
 
     @property
     def held_bytes(self) -> int | None:
@@ -41,24 +40,10 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuRelease:
-    """The memory of one GPU, before and after the end of the processes. `released` is None if unknown."""
-
-    index: int
-    uuid: str
-    name: str | None
-    held_bytes: int | None
-    before_bytes: int | None
-    after_bytes: int | None
-    released: bool | None
-    still: tuple[str, ...] = ()  # remaining holders, as text
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
     """Result for all claims."""
 
-    gpus: tuple[GpuRelease, ...]
+    gpus: tuple[Claim, ...]
     waited_seconds: float = 0.0
 
     @property
@@ -71,30 +56,22 @@ class Release:
 
     @property
     def still(self) -> tuple[str, ...]:
-        return tuple(
-            f"GPU {gpu.index}: {text}" for gpu in self.gpus for text in gpu.still
-        )  # fmt: skip
+        return tuple(f"GPU {each.gpu.index}: {text}" for each in self.gpus for text in each.still)
 
 
 def claims(gpus: Sequence[GpuSample], pids: Collection[int]) -> tuple[Claim, ...]:
     """Return the memory of the processes with NVML's PIDs `pids`."""
-    found = [
-        Claim(
-            index=gpu.index, uuid=gpu.uuid, name=gpu.name, used_bytes=gpu.memory_used_bytes,
-            held=held, unexplained_bytes=_unexplained(gpu),
-        )
-        for gpu in gpus
-        if (held := _of(gpu, pids))
-    ]  # fmt: skip
-    sliced = {gpu.mig_parent_uuid for gpu in gpus if _of(gpu, pids)}
-    return tuple(claim for claim in found if claim.uuid not in sliced)
+    held = ((gpu, [each for each in gpu.processes or () if each.pid in pids]) for gpu in gpus)
+    found = [Claim(gpu=gpu, held=tuple(processes)) for gpu, processes in held if processes]
+    sliced = {claim.gpu.mig_parent_uuid for claim in found}
+    return tuple(claim for claim in found if claim.gpu.uuid not in sliced)
 
 
 def judge(wanted: Sequence[Claim], gpus: Sequence[GpuSample] | None, text: str = "") -> Release:
     """Compare the claims with a sample. If `gpus` is None, `text` is the reason."""
     now = {gpu.uuid: gpu for gpu in gpus or ()}
     why = text or "the GPU is not listed any more"
-    return Release(gpus=tuple(_judged(claim, now.get(claim.uuid), why) for claim in wanted))
+    return Release(gpus=tuple(_judged(claim, now.get(claim.gpu.uuid), why) for claim in wanted))
 
 
 async def wait(
@@ -115,7 +92,7 @@ async def wait(
         await asyncio.sleep(interval_seconds)
 
 
-def _judged(claim: Claim, gpu: GpuSample | None, why_not: str) -> GpuRelease:
+def _judged(claim: Claim, gpu: GpuSample | None, why_not: str) -> Claim:
     known = None if gpu is None or gpu.lost or gpu.processes is None else gpu
     released: bool | None = None
     still: tuple[str, ...] = ()
@@ -125,25 +102,17 @@ def _judged(claim: Claim, gpu: GpuSample | None, why_not: str) -> GpuRelease:
     elif listed := [each for each in known.processes or () if _is_claimed(each, claim)]:
         released, still = False, tuple(_why(each) for each in listed)
     else:
-        left = _left(claim, known)
-        released = left is None or left <= LEFT_BYTES_MAX
+        before, now = _unexplained(claim.gpu), _unexplained(known)
+        left = 0 if before is None or now is None else now - before
+        released = left <= LEFT_BYTES_MAX
         if not released:
             still = (f"{size(left)} that no process holds: a driver context outlived them",)
-    return GpuRelease(
-        index=claim.index, uuid=claim.uuid, name=claim.name, held_bytes=claim.held_bytes,
-        before_bytes=claim.used_bytes, after_bytes=known.memory_used_bytes if known else None,
-        released=released, still=still,
-    )  # fmt: skip
-
-
-def _left(claim: Claim, gpu: GpuSample) -> int | None:
-    now = _unexplained(gpu)
-    if now is None or claim.unexplained_bytes is None:
-        return None
-    return now - claim.unexplained_bytes
+    after_bytes = known.memory_used_bytes if known else None
+    return replace(claim, after_bytes=after_bytes, released=released, still=still)
 
 
 def _unexplained(gpu: GpuSample) -> int | None:
+    """Return the bytes that no listed process uses, or None if unknown."""
     held: dict[int, int] = {}
     for process in gpu.processes or ():
         if process.used_bytes is None:
@@ -154,10 +123,6 @@ def _unexplained(gpu: GpuSample) -> int | None:
     return gpu.memory_used_bytes - sum(held.values())
 
 
-def _of(gpu: GpuSample, pids: Collection[int]) -> tuple[ProcessSample, ...]:
-    return tuple(each for each in gpu.processes or () if each.pid in pids)
-
-
 def _is_claimed(process: ProcessSample, claim: Claim) -> bool:
     if process.used_bytes == 0:
         return False  # it is listed, but holds no memory
@@ -166,11 +131,11 @@ def _is_claimed(process: ProcessSample, claim: Claim) -> bool:
 
 def _why(process: ProcessSample) -> str:
     who = f"process {process.pid} still holds {size(process.used_bytes)}"
-    state = process.state
-    if state == "D":
-        return f"{who}: it is stuck in the kernel (state D), where signals do not reach it"
-    if state == "Z":
-        return f"{who}: it has ended and its parent, process {process.ppid}, has not reaped it"
-    if state == "X":
-        return f"{who}: it is gone, but the driver still charges it (a context outlived it)"
-    return f"{who}: it is alive (state {state})" if state else f"{who}; its state cannot be read"
+    if not process.state:
+        return f"{who}; its state cannot be read"
+    why = {
+        "D": "it is stuck in the kernel (state D), where signals do not reach it",
+        "Z": f"it has ended and its parent, process {process.ppid}, has not reaped it",
+        "X": "it is gone, but the driver still charges it (a context outlived it)",
+    }
+    return f"{who}: {why.get(process.state, f'it is alive (state {process.state})')}"

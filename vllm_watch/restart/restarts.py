@@ -78,7 +78,7 @@ class Restarts:
         if self._opened:
             return
         self._opened = True
-        await self.journal.open()
+        await self.journal.probe()
         await self._controls.load(time.time())
         await self._plan.read_attempts()
 

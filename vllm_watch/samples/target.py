@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 WATCHER = "vllm-watch"
 """Reserved target name for problems of the watcher or of all targets."""
@@ -49,5 +50,5 @@ class Target:
         """Return host:port, with brackets around an IPv6 address."""
         parts = urlsplit(self.url)
         host = parts.hostname or ""
-        port = parts.port or (443 if parts.scheme == "https" else 80)
+        port = parts.port or PORT_OF_SCHEME.get(parts.scheme, 80)
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -27,11 +27,9 @@ class _Thresholds(Sections):
 
 
 def _with_detectors() -> type[_Thresholds]:
-    kinds = (("Settings", "Detector"), ("Settings", "HostDetector"))
-    found = [module for needs in kinds for module in plugins.modules("vllm_watch.detectors", needs)]
+    modules = plugins.modules("vllm_watch.detectors", "Settings")
     sections: Mapping[str, Any] = {
-        plugins.slug(module): (module.Settings, module.Settings())
-        for module in sorted(found, key=plugins.slug)
+        slug: (module.Settings, module.Settings()) for slug, module in modules.items()
     }
     made = create_model("DetectorsSettings", __base__=_Thresholds, **sections)
     made.__doc__ = _Thresholds.__doc__

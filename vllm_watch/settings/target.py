@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from vllm_watch.samples.target import WATCHER, Target
+from vllm_watch.samples.target import PORT_OF_SCHEME, WATCHER, Target
 from vllm_watch.settings.base import (
     FilePath,
     FilePattern,
@@ -31,7 +31,6 @@ from vllm_watch.settings.tls import TlsConfig
 TARGETS_MAX = 10_000  # limits memory; one process keeps up with a few hundred
 _NAME_CHARACTERS_MAX = 63  # a DNS label
 _HOST_PORT = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}(/[^?#@\s]*)?")  # no scheme
-_PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 
 def _base_url(value: str) -> str:
@@ -284,17 +283,18 @@ def slug(text: str) -> str:
 
 
 def named(targets: Iterable[TargetConfig], taken: Iterable[str] = ()) -> tuple[TargetConfig, ...]:
-    """Return the targets with groups and unique names."""
-    targets = tuple(targets)
-    used = set(taken) | {target.name for target in targets if target.name}
-    return tuple(_with_name(target, used) for target in targets)
+    """Return the targets with groups and unique names. If a name is taken, its target gets another one."""
+    used, own = set(taken), list[tuple[TargetConfig, str]]()
+    for target in targets:
+        own.append((target, "" if target.name in used else target.name))
+        used.add(target.name)
+    return tuple(_with_name(target, name, used) for target, name in own)
 
 
-def _with_name(target: TargetConfig, used: set[str]) -> TargetConfig:
-    name = target.name
+def _with_name(target: TargetConfig, name: str, used: set[str]) -> TargetConfig:
     if not name:
         parts = urlsplit(target.url)
-        port = parts.port or _PORT_OF_SCHEME[parts.scheme]
+        port = parts.port or PORT_OF_SCHEME[parts.scheme]
         name = stem = slug(f"{parts.hostname}-{port}{parts.path}")
         number = 2
         while name in used:

@@ -16,8 +16,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from vllm_watch.samples.observation import EngineCpu, Observation, Reading
+from vllm_watch.samples.target import PORT_OF_SCHEME
 from vllm_watch.sources import engine_processes
-from vllm_watch.sources.http_messages import PORT_OF_SCHEME
 from vllm_watch.sources.processes import ProcessFacts, ProcessListing, ProcReader, read_file
 from vllm_watch.support import threads
 

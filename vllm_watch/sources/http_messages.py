@@ -19,6 +19,7 @@ from httptools import (
 )
 
 from vllm_watch import __version__
+from vllm_watch.samples.target import PORT_OF_SCHEME
 
 URL_CHARS_MAX = 2048
 """URLs with more characters are rejected, because a redirect may contain a URL of any length."""
@@ -31,7 +32,6 @@ _DEFAULTS = {
     "Accept-Encoding": "gzip, deflate",
     "User-Agent": f"vllm-watch/{__version__}",
 }
-PORT_OF_SCHEME = {"http": 80, "https": 443}
 _PATH_SAFE = "/%:@!$&'()*+,;=~-._"
 _HEADERS = re.compile(r"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]++: [^\r\n\0]*+\r\n)*+").fullmatch
 _NO_HOST = re.compile(r"[\0- ]").search

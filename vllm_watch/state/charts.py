@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from vllm_watch.errors import StateError
-from vllm_watch.state.file import Trouble
 from vllm_watch.state.worker import Worker
 
 FOLDER = "history"
@@ -55,7 +54,7 @@ class ChartTable:
 
     def damaged(self, part: Part, why: str) -> None:
         cause = f"stored history is damaged: {part.name} of {part.target}: {why}"
-        self.worker.report(Trouble("entry", cause, "It is left out: the chart has a gap."))
+        self.worker.report(StateError(cause, "It is left out: the chart has a gap.", "entry"))
 
     def begin(self, db: sqlite3.Connection) -> None:
         """Create the table here, because migrations in schema.py are for the main file only."""

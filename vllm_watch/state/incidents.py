@@ -21,7 +21,6 @@ from vllm_watch.incidents.incident import (
 )
 from vllm_watch.samples.target import WATCHER
 from vllm_watch.signals import stored
-from vllm_watch.state.file import Trouble
 from vllm_watch.state.schema import packed, unpacked
 from vllm_watch.state.worker import Worker
 
@@ -134,7 +133,7 @@ class IncidentTable:
 
     def _damaged(self, what: str, error: Exception) -> None:
         cause = f"a stored entry is damaged: {what}: {error!r}"
-        self._worker.report(Trouble("entry", cause, "It is left out; the rest is used."))
+        self._worker.report(StateError(cause, "It is left out; the rest is used.", "entry"))
 
     def _end_leftovers(self, db: sqlite3.Connection) -> None:
         now = time.time()

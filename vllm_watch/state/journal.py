@@ -99,11 +99,8 @@ class Journal:
         self._worker.tables.append(self)
         self.trouble: str | None = "it was not opened yet"  # why writes fail
 
-    async def open(self) -> None:
-        """Test a write. A failure stays in `trouble` until a write succeeds."""
-        await self.probe()
-
     async def probe(self) -> None:
+        """Test a write. A failure stays in `trouble` until a write succeeds."""
         with contextlib.suppress(JournalError):
             await self._write("UPDATE standing SET said = said WHERE name = ?", _BEGUN)
 

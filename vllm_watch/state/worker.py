@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 import structlog
 
 from vllm_watch.errors import StateError
-from vllm_watch.state.file import Connection, Trouble, trouble_of
+from vllm_watch.state.file import Connection, trouble_of
 
 _log = structlog.get_logger()
 _T = TypeVar("_T")
@@ -118,9 +118,9 @@ class Worker:
             with self._wake, contextlib.suppress(ValueError):
                 self._jobs.remove(job)
             cause = f"{self.folder} did not answer within {seconds:.0f} s"
-            trouble = Trouble("io", cause, "Check that disk")
+            trouble = StateError(cause, "Check that disk", "io")
             self.report(trouble, lasting=True)
-            raise StateError(trouble.cause, trouble.remedy) from None
+            raise trouble from None
 
     async def close(self) -> None:
         with self._wake:
@@ -206,7 +206,7 @@ class Worker:
                         write(db)
                     except (TypeError, ValueError) as error:
                         cause = f"{key} cannot be written: {error!r}"
-                        self.report(Trouble("entry", cause, "Report it: the rest is kept."))
+                        self.report(StateError(cause, "Report it: the rest is kept.", "entry"))
         except BaseException:
             with self._wake:  # newer rows win
                 self._rows = _bound({**rows, **self._rows}, ROWS_MAX)
@@ -248,15 +248,17 @@ class Worker:
         else:
             if new and self.connection.loss is not None:
                 cause = f"the history in {self.folder} is damaged: {self.connection.loss}"
-                self.report(Trouble("damaged", cause, "Check the disk; see vllm-watch journal"))
+                remedy = "Check the disk; see vllm-watch journal"
+                self.report(StateError(cause, remedy, "damaged"))
         if new:
             for table in self.tables:
                 table.begin(db)
         return db
 
-    def report(self, trouble: Trouble, *, lasting: bool = False) -> None:
+    def report(self, trouble: StateError, *, lasting: bool = False) -> None:
         if self._on_write is not None and not (lasting and trouble.cause == self._failing):
-            _log.error("state_not_kept", **trouble._asdict())
+            said = {"cause": trouble.cause, "remedy": trouble.remedy}
+            _log.error("state_not_kept", reason=trouble.reason, **said)
         if lasting:
             self._failing = trouble.cause
         self._notify(trouble.reason, trouble.cause)
@@ -267,7 +269,7 @@ class Worker:
         self._retry_s = time.monotonic() + RETRY_SECONDS
         trouble = trouble_of(error, self.folder)
         self.report(trouble, lasting=True)
-        return StateError(trouble.cause, trouble.remedy)
+        return trouble
 
     def _succeeded(self) -> None:
         if self._on_write is not None and self._failing is not None:

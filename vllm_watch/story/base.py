@@ -16,9 +16,6 @@ ELSE_IF_ADVISED = "; if you find none, restart vLLM if the status page advises i
 """Like IF_ADVISED, but for steps that may make a restart unnecessary."""
 
 CORE_PID = "PID, found with pgrep -af VLLM::EngineCore"
-LOOK_AT_PEER = "Find and fix the fault in the server that sends the KV (prefill, store) or in the network between."
-WAITED_FOR = "the server that it waits for is at fault"
-WAITS = "A restart does not help: this engine waits for another server."
 SERVER_PID = "PID, found with pgrep -af 'vllm serve'"
 """Placeholder for a PID. A command substitution would pick the first of several servers."""
 
@@ -54,6 +51,15 @@ class Cause:
     family: str = ""  # causes of one family share an incident
     cost: str = ""  # one sentence
     warning: str = ""  # a clause: why the incident is not critical
+
+
+PEER_WAIT = Cause(
+    "waits for KV from another server",
+    "its requests wait for KV from another server",
+    "Find and fix the fault in the server that sends the KV (prefill, store) or in the network between.",
+    "A restart does not help: this engine waits for another server.",
+    warning="the server that it waits for is at fault",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +105,10 @@ class Story:
     def restart_of(self, cause: str, *, advised: bool, after_s: float | None = None) -> str:
         if advised:
             return CURES
-        waits = (
-            f"A restart is advised only after {in_words(after_s)}: it may recover by itself."
-            if after_s
-            else ""
-        )
-        return self._cause(cause).restart or waits or self.restart
+        own = self._cause(cause).restart
+        if after_s and not own:
+            return f"A restart is advised only after {in_words(after_s)}: it may recover by itself."
+        return own or self.restart
 
     def warning_of(self, cause: str) -> str:
         return self._cause(cause).warning or self.warning

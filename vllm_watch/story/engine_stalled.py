@@ -1,14 +1,6 @@
 """Texts about stalled engines."""
 
-from vllm_watch.story.base import (
-    CORE_PID,
-    IF_ADVISED,
-    LOOK_AT_PEER,
-    WAITED_FOR,
-    WAITS,
-    Cause,
-    Story,
-)
+from vllm_watch.story.base import CORE_PID, IF_ADVISED, PEER_WAIT, Cause, Story
 
 STORY = Story(
     title="Stalled",
@@ -24,37 +16,27 @@ STORY = Story(
         "hang": Cause("hang", "no scheduler step ends"),
         "admission_deadlock": Cause("admission deadlock", "the scheduler admits no request"),
         "livelock": Cause(
-            "livelock",
-            "it computes, but no token comes out",
-            "Find the request that runs without an answer (a very long prompt) and cancel it at its client; then lower "
+            "livelock", "it computes, but no token comes out",
+            first_step="Find the request that runs without an answer (a very long prompt) and cancel it at its client; then lower "
             "--max-model-len if such prompts fill the KV cache.",
-            "No restart is advised: the livelock ends with that request, and comes back if the request is sent again.",
+            restart="No restart is advised: the livelock ends with that request, and comes back if the request is sent again.",
         ),
-        "peer_wait": Cause(
-            "waits for KV from another server",
-            "its requests wait for KV from another server",
-            LOOK_AT_PEER,
-            WAITS,
-            warning=WAITED_FOR,
-        ),
+        "peer_wait": PEER_WAIT,
         "stopped": Cause(
-            "one of its processes is stopped",
-            "one of its processes is stopped by a signal or a debugger",
-            "Ask who stopped it; then continue it (kill -CONT with the PID of the evidence), or restart all ranks of its group together.",
-            "No restart is advised yet: it is enough to continue the process.",
+            "one of its processes is stopped", "one of its processes is stopped by a signal or a debugger",
+            first_step="Ask who stopped it; then continue it (kill -CONT with the PID of the evidence), or restart all ranks of its group together.",
+            restart="No restart is advised yet: it is enough to continue the process.",
         ),
         "rank_wait": Cause(
-            "waits for another rank",
-            "another rank of its group is stalled",
-            "Fix the rank that the evidence names.",
-            "A restart does not help: this rank waits for another one.",
+            "waits for another rank", "another rank of its group is stalled",
+            first_step="Fix the rank that the evidence names.",
+            restart="A restart does not help: this rank waits for another one.",
             warning="the rank that it waits for is at fault",
         ),
         "operation_stuck": Cause(
-            "an operation does not end",
-            "an operation that was started on purpose does not end",
-            "Find who put it to sleep, woke it or sent it weights; end that operation, or restart the engine by hand.",
-            "No restart is advised: the operation may still be in progress.",
+            "an operation does not end", "an operation that was started on purpose does not end",
+            first_step="Find who put it to sleep, woke it or sent it weights; end that operation, or restart the engine by hand.",
+            restart="No restart is advised: the operation may still be in progress.",
         ),
         "idle_wedged": Cause(
             "wedged while it seems idle", "it seems idle and does not answer", cost="The next request gets no answer."

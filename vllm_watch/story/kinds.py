@@ -23,7 +23,8 @@ MANY_AT_ONCE = Story(
 
 
 def _found() -> dict[str, Story]:
-    stories = {plugins.slug(m): m.STORY for m in plugins.modules("vllm_watch.story", ("STORY",))}
+    modules = plugins.modules("vllm_watch.story", "STORY")
+    stories = {kind: module.STORY for kind, module in modules.items()}
     return {
         kind: replace(story, runbook=story.runbook or f"detectors/{kind}.md")
         for kind, story in stories.items()

@@ -1,14 +1,8 @@
 """Texts about collapsed engines."""
 
-from vllm_watch.story.base import (
-    ELSE_IF_ADVISED,
-    IF_ADVISED,
-    LOOK_AT_PEER,
-    WAITED_FOR,
-    WAITS,
-    Cause,
-    Story,
-)
+from dataclasses import replace
+
+from vllm_watch.story.base import ELSE_IF_ADVISED, IF_ADVISED, PEER_WAIT, Cause, Story
 
 STORY = Story(
     title="Collapsed",
@@ -36,9 +30,8 @@ STORY = Story(
             restart="No restart is advised yet: it is not certain that pages leak.",
             family="cache",
         ),
-        "peer_wait": Cause(
-            "waits for KV from another server", "requests hold the KV cache while they wait for KV from another server",
-            first_step=LOOK_AT_PEER, restart=WAITS, family="cache", warning=WAITED_FOR,
+        "peer_wait": replace(
+            PEER_WAIT, seen="requests hold the KV cache while they wait for KV from another server", family="cache"
         ),
         "slow_engine": Cause(
             "slow steps", "each step takes longer",

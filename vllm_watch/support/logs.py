@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
@@ -19,20 +19,14 @@ _PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
 (sd-daemon(3))."""
 
 
-class LogChoice(Protocol):
-    """The `log` settings."""
+def configure(level: str, form: str = "auto", stream: TextIO | None = None) -> None:
+    """Send logs of this level or above to `stream` (default: stderr). Called again at each reload.
 
-    @property
-    def level(self) -> str: ...
-    @property
-    def format(self) -> str: ...
-
-
-def configure(settings: LogChoice, stream: TextIO | None = None) -> None:
-    """Send all logs to `stream` (default: stderr). Called again at each reload."""
+    `form` is "console", "json" or "auto", as in the setting `log.format`.
+    """
     stream = sys.stderr if stream is None else stream
-    level = logging.getLevelNamesMapping()[settings.level.upper()]
-    for_people = settings.format == "console" or (settings.format == "auto" and stream.isatty())
+    level_number = logging.getLevelNamesMapping()[level.upper()]
+    for_people = form == "console" or (form == "auto" and stream.isatty())
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -42,7 +36,7 @@ def configure(settings: LogChoice, stream: TextIO | None = None) -> None:
     ]
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
+        wrapper_class=structlog.make_filtering_bound_logger(level_number),
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
@@ -59,9 +53,9 @@ def configure(settings: LogChoice, stream: TextIO | None = None) -> None:
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level)
+    root.setLevel(level_number)
     for name in _QUIET_LOGGERS:
-        logging.getLogger(name).setLevel(max(level, logging.WARNING))
+        logging.getLogger(name).setLevel(max(level_number, logging.WARNING))
     logging.captureWarnings(capture=True)
 
 

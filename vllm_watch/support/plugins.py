@@ -2,7 +2,7 @@
 
 import importlib
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import cache
 from types import ModuleType
 
@@ -10,14 +10,11 @@ CONTRACT = "base"
 
 
 @cache
-def modules(package: str, needs: Sequence[str]) -> tuple[ModuleType, ...]:
-    """Return the modules of `package` that define every name in `needs`, sorted by name."""
+def modules(package: str, *needs: str) -> Mapping[str, ModuleType]:
+    """Return the modules of `package` that define every name in `needs`, sorted by slug, their name in configuration, metrics and docs."""
     folder = importlib.import_module(package)
     found = sorted(each.name for each in pkgutil.iter_modules(folder.__path__))
-    loaded = (importlib.import_module(f"{package}.{name}") for name in found if name != CONTRACT)
-    return tuple(module for module in loaded if all(hasattr(module, name) for name in needs))
-
-
-def slug(module: ModuleType) -> str:
-    """Return the module's name in configuration, metrics and docs."""
-    return module.__name__.rpartition(".")[2]
+    loaded = {
+        slug: importlib.import_module(f"{package}.{slug}") for slug in found if slug != CONTRACT
+    }
+    return {slug: each for slug, each in loaded.items() if all(hasattr(each, n) for n in needs)}

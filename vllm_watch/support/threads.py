@@ -9,7 +9,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -51,22 +51,17 @@ async def run(work: Callable[[], T], seconds: float | None) -> T:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
-    def end(result: T | None, error: Exception | None) -> None:
-        if done.done():
-            return
-        if error is None:
-            done.set_result(result)  # type: ignore[arg-type] # set unless there is an error
-        else:
-            done.set_exception(error)
+    def end(give: Callable[[Any], None], outcome: Any) -> None:
+        if not done.done():
+            give(outcome)
 
     def in_thread() -> None:
-        result, failed = None, None
         try:
-            result = work()
+            outcome: tuple[Callable[[Any], None], Any] = done.set_result, work()
         except Exception as error:  # noqa: BLE001 - raised in the caller
-            failed = error.with_traceback(None)  # frames would keep memory
+            outcome = done.set_exception, error.with_traceback(None)  # frames would keep memory
         with suppress(RuntimeError, MemoryError):  # the loop has ended, or memory is short
-            loop.call_soon_threadsafe(end, result, failed)
+            loop.call_soon_threadsafe(end, *outcome)
 
     if not begin(in_thread):
         raise MemoryError

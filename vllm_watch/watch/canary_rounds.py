@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import structlog
 
+from vllm_watch.samples.observation import CanaryCall
 from vllm_watch.settings.stages import CanarySettings
 from vllm_watch.sources.canary import Asked, CanarySource
 
@@ -80,10 +81,12 @@ class CanaryRounds:
     async def _ask(self, model: str | None, engine: str | None, now_s: float) -> None:
         try:
             asked = await self._source.ask(model, engine)
-            if not self._enabled and not self._trust(asked):
+            if asked is None:  # the engine sleeps
+                return
+            if not self._enabled and not self._trust(asked.canary):
                 self._not_before_s = now_s + UNTRUSTED_SECONDS
                 return
-            if asked is not None and asked.canary.outcome == "refused":
+            if asked.canary.outcome == "refused":
                 self._not_before_s = now_s + REFUSED_SECONDS
             self._result = asked
             self._log_refusal(asked)
@@ -93,26 +96,18 @@ class CanaryRounds:
         finally:
             self._task = None
 
-    def _trust(self, asked: Asked | None) -> bool:
-        if asked is None:  # the engine sleeps
-            return True
-        canary = asked.canary
+    def _trust(self, canary: CanaryCall) -> bool:
         if not self._trusted:
             self._trusted = canary.ok and canary.latency_s <= TRUSTED_SECONDS_MAX
         elif canary.outcome == "refused":
             self._trusted = False
         return self._trusted
 
-    def _log_refusal(self, asked: Asked | None) -> None:
-        if asked is None:
-            return
-        if asked.problem is None:
-            if asked.canary.ok:
-                self._logged_cause = None
-            return
-        if asked.problem.cause != self._logged_cause:
-            self._logged_cause = asked.problem.cause
-            _log.warning(
-                "canary_refused", target=self._target,
-                cause=asked.problem.cause, remedy=asked.problem.remedy,
-            )  # fmt: skip
+    def _log_refusal(self, asked: Asked) -> None:
+        problem = asked.problem
+        if problem is not None and problem.cause != self._logged_cause:
+            said = {"cause": problem.cause, "remedy": problem.remedy}
+            _log.warning("canary_refused", target=self._target, **said)
+            self._logged_cause = problem.cause
+        elif problem is None and asked.canary.ok:
+            self._logged_cause = None

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
@@ -29,30 +30,23 @@ class GpuSource(Protocol):
         """Stop background work."""
 
 
+@dataclass(slots=True, eq=False)
 class HostLoop:
     """Polls the GPUs at its own interval. `servers` returns the last scrapes of this host's servers."""
 
-    def __init__(
-        self,
-        config: Config,
-        make_source: Callable[[GpuSettings, Config], GpuSource],
-        watch: HostWatch,
-        board: Board,
-        recorder: FlightRecorder,
-        publisher: Publisher,
-        servers: Callable[[], Mapping[str, ServerScrape]],
-    ) -> None:
-        self.watch = watch
-        self._config = config
-        self._make_source = make_source
-        self._source = make_source(config.gpu, config)
-        self._board = board
-        self._recorder = recorder
-        self._publisher = publisher
-        self._servers = servers
-        self._xids = RecentXids()
-        self._failures: dict[str, str] = {}
-        self.gpus: tuple[GpuSample, ...] | None = None
+    config: Config
+    make_source: Callable[[GpuSettings, Config], GpuSource]
+    watch: HostWatch
+    board: Board
+    recorder: FlightRecorder
+    publisher: Publisher
+    servers: Callable[[], Mapping[str, ServerScrape]]
+    gpus: tuple[GpuSample, ...] | None = field(default=None, init=False)
+    _xids: RecentXids = field(default_factory=RecentXids, init=False)
+    _source: GpuSource = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._source = self.make_source(self.config.gpu, self.config)
 
     async def run(self) -> None:
         while True:
@@ -61,39 +55,37 @@ class HostLoop:
                 self._take(await self._source.read(), looked)
             except Exception:  # noqa: BLE001 - the engines must still be watched
                 _log.exception("gpu_poll_failed")
-            left = self._config.gpu.interval_seconds - (time.monotonic() - looked.monotonic_s)
+            left = self.config.gpu.interval_seconds - (time.monotonic() - looked.monotonic_s)
             await asyncio.sleep(max(0.1, left))
 
     async def configure(self, config: Config) -> None:
-        old, self._config = self._config, config
+        old, self.config = self.config, config
         if config.gpu == old.gpu:
             return
         await self._source.close()
-        self._source = self._make_source(config.gpu, config)
+        self._source = self.make_source(config.gpu, config)
         # Without this, a disabled source would be shown as stale.
-        self._board.host_sources.pop("nvml", None)
+        self.board.host_sources.pop("nvml", None)
         self.gpus = None
         if config.gpu.enabled == "off":
-            self._publisher.end_host(self.watch)
+            self.publisher.end_host(self.watch)
 
     async def close(self) -> None:
         await self._source.close()
 
     def _take(self, reading: GpuReading, looked: Looked) -> None:
-        if self._config.gpu.enabled == "off":
+        if self.config.gpu.enabled == "off":
             return
-        self._board.call("nvml", "", reading.status, reading.duration_s, reading.t)
+        self.board.call("nvml", "", reading.status, reading.duration_s, reading.t)
         # The board counts this poll's new Xid errors, but detectors need them for longer.
         standing = self._xids.look(time.monotonic(), reading)
         gpus = standing.known_gpus
         events = []
         if gpus is not None:
-            events = self.watch.look(reading.t, time.monotonic(), gpus, self._servers())
-        interval_s = self._config.gpu.interval_seconds
-        self._publisher.host(reading, self.watch, events, looked.ended(interval_s, interval_s))
-        self._recorder.observe_gpus(standing)
+            events = self.watch.look(reading.t, time.monotonic(), gpus, self.servers())
+        interval_s = self.config.gpu.interval_seconds
+        self.publisher.host(reading, self.watch, events, looked.ended(interval_s, interval_s))
+        self.recorder.observe_gpus(standing)
         self.gpus = gpus
-        for slug, error in self.watch.failures.items():
-            if self._failures.get(slug) != error:
-                _log.error("detector_failed", target=self.watch.target, detector=slug, error=error)
-        self._failures = dict(self.watch.failures)
+        for slug, error in self.watch.new_failures().items():
+            _log.error("detector_failed", target=self.watch.target, detector=slug, error=error)

@@ -4,15 +4,15 @@
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from vllm_watch.detectors.base import Around, HostDetector, HostServer, HostView, Verdict
+from vllm_watch.detectors.base import Around, HostDetector, HostServer, HostView
 from vllm_watch.detectors.stale_vram import KIND as STALE_VRAM
 from vllm_watch.detectors.stale_vram import Settings as StaleVramSettings
 from vllm_watch.incidents.incident import Incident, IncidentEvent
-from vllm_watch.incidents.lifecycle import Lifecycle, Moment
+from vllm_watch.incidents.lifecycle import Moment
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.record import record
@@ -24,25 +24,19 @@ from vllm_watch.signals.holders.gpu_users import GpuUsers, Place, Server
 from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.holders.records import STALE, VLLM, GpuHolders
 from vllm_watch.signals.records import TargetSignals
-from vllm_watch.signals.timeline import Timeline
-from vllm_watch.support import plugins
-from vllm_watch.watch.watch import Watch
+from vllm_watch.watch.watch import Judge, Watch, all_detectors
 
 VERSION = 1
 """Version of the format. State in another format is ignored."""
 
-_NOWHERE: Place = {}
-
 
 @record
-class ServerScrape:
+class ServerScrape(Server):
     """The last scrape of one server of the host."""
 
     up: bool = False
     serves: bool = False  # it exports an engine's metrics
     asleep: bool = False  # weights and cache are not on the GPU
-    start_time: float | None = None  # of its process
-    pids: frozenset[int] = frozenset()  # empty: unknown
     incidents: tuple[Incident, ...] = ()  # open
 
     @classmethod
@@ -54,69 +48,46 @@ class ServerScrape:
     ) -> "ServerScrape":
         if signals is None or not signals.up:
             return cls(incidents=incidents)
-        asleep = bool(signals.engines) and all(e.sleep_level for e in signals.engines.values())
+        serves = bool(signals.engines)
+        asleep = serves and all(e.sleep_level for e in signals.engines.values())
+        start_time = signals.process_start_time if serves else None
         return cls(
-            up=True, serves=bool(signals.engines), asleep=asleep, start_time=signals.process_start_time, pids=pids,
-            incidents=incidents,
+            up=True, serves=serves, asleep=asleep, start_time=start_time, pids=pids, incidents=incidents
         )  # fmt: skip
 
 
-def host_detectors(settings: DetectorsSettings) -> dict[str, HostDetector]:
-    """Return an instance of every host detector by slug."""
-    found = plugins.modules("vllm_watch.detectors", ("Settings", "HostDetector"))
-    slugs = {plugins.slug(module): module for module in found}
-    return {slug: module.HostDetector(settings.of(slug)) for slug, module in slugs.items()}
-
-
-class HostWatch:
+class HostWatch(Judge[HostDetector]):
     """Judges one host's polls. Its incidents have the target `host:NAME`."""
 
     def __init__(self, name: str, thresholds: DetectorsSettings | None = None) -> None:
-        self.target = host_target(name)
-        self.holders: tuple[GpuHolders, ...] = ()
-        self.failures: dict[str, str] = {}  # detector slug → last exception
         thresholds = thresholds or DetectorsSettings()
+        super().__init__(host_target(name), all_detectors(thresholds, "HostDetector"))
+        self.holders: tuple[GpuHolders, ...] = ()
         stale = StaleVramSettings.model_validate(thresholds.of(STALE_VRAM))
         self._judge = HolderJudge(stale.limits())
         self._users = GpuUsers()
         self._places: Mapping[str, Place] = {}
         self._used_gpus: frozenset[str] = frozenset()  # UUIDs
-        self._detectors = host_detectors(thresholds)
-        self._timeline = Timeline()
-        self._lifecycle = Lifecycle(self.target)
-
-    @property
-    def incidents(self) -> tuple[Incident, ...]:
-        return self._lifecycle.incidents
-
-    @property
-    def opened(self) -> Mapping[str, int]:
-        return self._lifecycle.opened
 
     def concerning(self, target: str) -> tuple[Incident, ...]:
         return tuple([each for each in self.incidents if target in each.concerns])
 
-    def others_gpus(self, target: str) -> frozenset[str]:
-        """Return the UUIDs of GPUs used by other servers, but not by `target`."""
-        return self._used_gpus - frozenset(self._places.get(target, _NOWHERE))
+    def around(self, target: str) -> Around:
+        """Return the facts of this host about the processes and GPUs near `target`."""
+        cores, left = self._cores(target, VLLM), self._cores(target, STALE)
+        return Around(
+            others_gpus=self._used_gpus - frozenset(self._places.get(target, ())),
+            core=cores[0] if len(cores) == 1 else None,
+            left_core=left[0] if left else None,  # the lowest PID
+        )
 
-    def core_of(self, target: str) -> str | None:
-        pids = self._cores(target, VLLM)
-        return _core_name(pids[0]) if len(pids) == 1 else None
-
-    def left_core_of(self, target: str) -> str | None:
-        """Return the target's orphaned, stale engine core with the lowest PID."""
-        pids = self._cores(target, STALE)
-        return _core_name(pids[0]) if pids else None
-
-    def _cores(self, target: str, verdict: str) -> list[int]:
-        return sorted(
-            {
-                each.process.pid
-                for held in self.holders if held.targets == (target,)
-                for each in held.holders or () if each.role == roles.CORE and each.judged.verdict == verdict
-            }
-        )  # fmt: skip
+    def _cores(self, target: str, verdict: str) -> list[str]:
+        pids = {
+            each.process.pid
+            for held in self.holders if held.targets == (target,)
+            for each in held.holders or () if each.role == roles.CORE and each.judged.verdict == verdict
+        }  # fmt: skip
+        return [f"VLLM::EngineCore (PID {pid})" for pid in sorted(pids)]
 
     def look(
         self,
@@ -131,35 +102,21 @@ class HostWatch:
         at_s, _ = self._timeline.advance(t, monotonic_s)
         answering = [each.pids for each in servers.values() if each.serves] if servers else None
         self.holders = self._judge.look(at_s, t, gpus, answering=answering)
-        known = {
-            name: Server(start_time=each.start_time if each.serves else None, pids=each.pids)
-            for name, each in servers.items()
-        }
-        places = self._places = self._users.look(self.holders, known)
+        places = self._places = self._users.look(self.holders, servers)
         self._used_gpus = frozenset().union(*places.values())
         self.holders = tuple(_placed(each, places) for each in self.holders)
         view = HostView(
             at_s=at_s,
             gpus=gpus,
             holders=self.holders,
-            servers=tuple(_server(name, each, places[name]) for name, each in servers.items()),
+            servers=tuple(
+                HostServer(name=name, up=each.up, gpus=places[name], asleep=each.asleep)
+                for name, each in servers.items()
+            ),
         )
         beside = [incident for each in servers.values() for incident in each.incidents]
-        return self._lifecycle.update(
-            Moment(t=t, at_s=at_s, up=False), self._verdicts(view), beside
-        )
-
-    def close(self, t: float) -> list[IncidentEvent]:
-        return self._lifecycle.close(t)
-
-    def _verdicts(self, view: HostView) -> list[Verdict]:
-        verdicts = []
-        for slug, detector in self._detectors.items():
-            try:
-                verdicts.append(detector.update(view))
-            except Exception as error:  # noqa: BLE001 - the other detectors must run
-                self.failures[slug] = f"{type(error).__name__}: {error}"
-        return verdicts
+        verdicts = self._verdicts(lambda _, each: [each.update(view)])
+        return self._lifecycle.update(Moment(t=t, at_s=at_s, up=False), verdicts, beside)
 
     def export_state(self) -> dict[str, Any] | None:
         clock = self._timeline.export_state()
@@ -185,19 +142,9 @@ class HostWatch:
         return []
 
 
-def _core_name(core: int) -> str:
-    return f"VLLM::EngineCore (PID {core})"
-
-
 def _placed(held: GpuHolders, places: Mapping[str, Place]) -> GpuHolders:
     here = (name for name, place in places.items() if held.gpu.uuid in place)
     return replace(held, targets=tuple(sorted(here)))
-
-
-def _server(name: str, last: ServerScrape, place: Place) -> HostServer:
-    return HostServer(
-        name=name, up=last.up, gpus=frozenset(place), workers=place, asleep=last.asleep
-    )
 
 
 def host_of(url: str) -> str:
@@ -205,19 +152,15 @@ def host_of(url: str) -> str:
     return urlsplit(url).hostname or url
 
 
+@dataclass(slots=True, eq=False)
 class SiteWatch:
     """Judges every target that has an observation."""
 
-    def __init__(
-        self,
-        make_watch: Callable[[str], Watch] = Watch,
-        host_of: Callable[[str], str] = host_of,
-        make_host: Callable[[str], HostWatch] = HostWatch,
-    ) -> None:
-        self._make_watch = make_watch
-        self._host_of, self._make_host = host_of, make_host
-        self.watches: dict[str, Watch] = {}
-        self.hosts: dict[str, HostWatch] = {}
+    make_watch: Callable[[str], Watch] = Watch
+    host_of: Callable[[str], str] = host_of
+    make_host: Callable[[str], HostWatch] = HostWatch
+    watches: dict[str, Watch] = field(default_factory=dict)
+    hosts: dict[str, HostWatch] = field(default_factory=dict)
 
     @property
     def failures(self) -> dict[str, str]:
@@ -227,24 +170,18 @@ class SiteWatch:
     def look(self, observation: Observation) -> list[IncidentEvent]:
         target = observation.target
         if target not in self.watches:
-            self.watches[target] = self._make_watch(target)
-        name, watch = self._host_of(target), self.watches[target]
+            self.watches[target] = self.make_watch(target)
+        name, watch = self.host_of(target), self.watches[target]
         if name not in self.hosts:
-            self.hosts[name] = self._make_host(name)
+            self.hosts[name] = self.make_host(name)
         host, events = self.hosts[name], []
         if observation.gpus is not None:
             servers = {
                 each.target: ServerScrape.of(each.signals, each.incidents)
                 for url, each in self.watches.items()
-                if self._host_of(url) == name
+                if self.host_of(url) == name
             }
             t, monotonic_s = observation.t, observation.monotonic_s
             events = host.look(t, monotonic_s, observation.gpus, servers)
-        around = Around(
-            others_gpus=host.others_gpus(watch.target),
-            core=host.core_of(watch.target),
-            left_core=host.left_core_of(watch.target),
-        )
-        return events + watch.observe(
-            observation, beside=host.concerning(watch.target), around=around
-        )
+        beside, around = host.concerning(watch.target), host.around(watch.target)
+        return events + watch.observe(observation, beside=beside, around=around)

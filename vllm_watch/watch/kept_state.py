@@ -4,7 +4,7 @@ Facts about a process are restored only for that process. Pauses that an engine 
 restored for its whole group, because they only make detectors more patient.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from vllm_watch.detectors.base import Detector, Inherits, Remembers
@@ -25,12 +25,14 @@ LEARNT_SECONDS = 7 * 86400.0
 """Detector state is dropped if no watcher ran for longer than this, because vLLM is released about
 weekly."""
 
-_SERVER = ("version", "engine_kind", "process_start_time", "last_success_timestamp_seconds")
-
-
-def of_server(signals: TargetSignals) -> dict[str, Any]:
-    """Return the state of the server itself."""
-    return {name: getattr(signals, name) for name in _SERVER} | {"models": list(signals.models)}
+SERVER: stored.Fields = {
+    "version": stored.text_or_none,
+    "engine_kind": stored.text_or_none,
+    "process_start_time": stored.number_or_none,
+    "last_success_timestamp_seconds": stored.number_or_none,
+    "models": stored.texts,
+}
+"""The state of the server itself: fields of TargetSignals."""
 
 
 def of_engines(
@@ -68,14 +70,8 @@ def away_seconds(state: stored.Stored, target: str, t: float) -> float:
     return max(0.0, t - stored.number(state["t"]))
 
 
-def answered_t(state: stored.Stored) -> float | None:
-    """Return the Unix time of the last successful scrape. May raise stored.DAMAGE."""
-    return stored.number_or_none(state["server"]["last_success_timestamp_seconds"])
-
-
-def restored_signals(state: stored.Stored, target: str, away_s: float) -> TargetSignals:
+def restored_signals(state: stored.Stored, target: str) -> TargetSignals:
     """Return the names and counts to show before the first scrape. May raise stored.DAMAGE."""
-    server = state["server"]
     engines = {
         name: EngineSignals(
             engine=name,
@@ -86,7 +82,6 @@ def restored_signals(state: stored.Stored, target: str, away_s: float) -> Target
         for name, each in stored.mapping(state["engines"]).items()
         if Life.restore(each["life"]) and stored.part(Progress)(each.get("progress"))
     }
-    last_t = answered_t(state)
     return TargetSignals(
         target=target,
         t=stored.number(state["t"]),
@@ -94,12 +89,8 @@ def restored_signals(state: stored.Stored, target: str, away_s: float) -> Target
         outcome="",
         state="unknown",
         state_text="not scraped since the watcher started",
-        version=stored.text_or_none(server["version"]),
-        engine_kind=stored.text_or_none(server["engine_kind"]),
-        models=stored.texts(server["models"]),
-        process_start_time=stored.number_or_none(server["process_start_time"]),
-        last_success_timestamp_seconds=last_t if away_s <= AWAY_SECONDS_MAX else None,
         engines=engines,
+        **stored.checked(state["server"], SERVER),
     )
 
 
@@ -118,24 +109,28 @@ def restore_detectors(
 ) -> list[str]:
     """Restore each detector, and return errors of lost parts. State that holds only for the server's address is dropped if `address` differs."""
     left_out = () if state.get("address") == address else OF_ADDRESS
-    lost = []
-    for slug, detector in detectors.items():
-        if isinstance(detector, Remembers) and away_s <= LEARNT_SECONDS:
-            try:
-                memory = stored.mapping(state["detectors"][slug])
-                detector.restore({k: v for k, v in memory.items() if k not in left_out}, away_s)
-            except stored.DAMAGE as error:
-                lost.append(f"{slug}: {error!r}")
-    return lost
+
+    def restore(detector: Remembers, kept: Any) -> None:
+        memory = stored.mapping(kept)
+        detector.restore({k: v for k, v in memory.items() if k not in left_out}, away_s)
+
+    return _given(detectors, Remembers, state, restore) if away_s <= LEARNT_SECONDS else []
 
 
 def inherit(detectors: Mapping[str, Detector], state: stored.Stored) -> list[str]:
     """Seed each detector with the state of another server of the group. Return errors of lost parts."""
+    return _given(detectors, Inherits, state, lambda detector, kept: detector.inherit(kept))
+
+
+def _given(
+    detectors: Mapping[str, Detector], contract: type, state: stored.Stored,
+    give: Callable[[Any, Any], None],
+) -> list[str]:  # fmt: skip
     lost = []
     for slug, detector in detectors.items():
-        if isinstance(detector, Inherits):
+        if isinstance(detector, contract):
             try:
-                detector.inherit(state["detectors"][slug])
+                give(detector, state["detectors"][slug])
             except stored.DAMAGE as error:
                 lost.append(f"{slug}: {error!r}")
     return lost

@@ -6,7 +6,7 @@ Without a state folder, the state survives only reloads.
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from operator import attrgetter
 
 import structlog
 
@@ -107,19 +107,7 @@ LEARNT_MAX = 10_000
 """Learnt state is kept for at most this many targets."""
 
 
-class Remembered(Protocol):
-    """A Watch, a HostWatch or the Fleet."""
-
-    @property
-    def target(self) -> str:
-        """Name in stored state and incidents."""
-
-    @property
-    def incidents(self) -> tuple[Incident, ...]:
-        """Open incidents."""
-
-    def export_state(self) -> dict[str, Any] | None:
-        """Return the state to save, or None."""
+Remembered = Watch | HostWatch | Fleet
 
 
 class Memory:
@@ -156,7 +144,7 @@ class Memory:
             lost = watch.restore(learnt.state, time.time())
         else:
             kin = [each for each in self._learnt.values() if each.group == target.group]
-            lost = watch.inherit(max(kin, key=_saved_t).state) if kin else []
+            lost = watch.inherit(max(kin, key=attrgetter("saved_t")).state) if kin else []
         self._log_recall(watch, learnt, lost)
 
     def recall_whole(self, watch: HostWatch | Fleet) -> None:
@@ -178,9 +166,8 @@ class Memory:
             )  # fmt: skip
 
     def show(
-        self, watch: Watch | HostWatch | Fleet,
-        shown: Callable[[Incident], Incident] = lambda incident: incident,
-    ) -> list[IncidentEvent]:  # fmt: skip
+        self, watch: Remembered, shown: Callable[[Incident], Incident] = lambda incident: incident
+    ) -> list[IncidentEvent]:
         """Show restored incidents once the target is on the board. Return the end events of incidents that no longer apply."""
         events = []
         for incident in map(shown, watch.incidents):
@@ -239,7 +226,3 @@ class Memory:
 
     def forget_save_time(self, target: str) -> None:
         self._saved_s.pop(target, None)
-
-
-def _saved_t(learnt: Learnt) -> float:
-    return learnt.saved_t

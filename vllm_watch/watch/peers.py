@@ -2,12 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from vllm_watch.board.board import Board
 from vllm_watch.detectors.base import Around
 from vllm_watch.incidents import relations
 from vllm_watch.incidents.incident import Incident
+from vllm_watch.samples.record import changed
 from vllm_watch.settings.target import TargetConfig
 
 
@@ -44,15 +44,17 @@ class Peers:
         names = sorted(self._of.get(target, set()).union(self._gangs.get(target, ())))
         return tuple(each for name in names for each in self._open(name))
 
-    def around(self, target: str, **of_host: Any) -> Around:
+    def around(self, target: str, of_host: Around) -> Around:
+        """Return `of_host`, the facts of the target's host, together with those of its peers and gang."""
         ranks = self._gangs.get(target, ())
         peers = sorted(self._of.get(target, ()))
         if not ranks and not peers:
-            return Around(**of_host)
+            return of_host
         waiting = tuple(peer for peer in peers if any(map(_wants_kv, self._open(peer))))
         start_t = self._process_start_t(target)
         incidents = {rank: tuple(self._open(rank)) for rank in ranks}
-        return Around(
+        return changed(
+            of_host,
             missed_by=waiting,
             # A target with several peers may wait for any of them. A wait that is older than the target's process was for the previous process.
             waited_for=tuple(
@@ -64,7 +66,6 @@ class Peers:
             ranks=ranks,
             stalled_ranks=tuple(r for r in ranks if any(map(_stalled, incidents[r]))),
             held_up_by=tuple(r for r in ranks if any(map(_failed_itself, incidents[r]))),
-            **of_host,
         )
 
     def _waits_since_t(self, target: str) -> float:

@@ -6,6 +6,7 @@ incident.
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -36,22 +37,15 @@ class Listener(Protocol):
         """Handle a scrape of `target`. Events may concern other targets, too."""
 
 
+@dataclass(slots=True, eq=False)
 class Publisher:
     """The only writer of scrape results on the board."""
 
-    def __init__(
-        self,
-        board: Board,
-        fleet: Fleet,
-        recorder: FlightRecorder,
-        memory: Memory,
-        listeners: Sequence[Listener],
-    ) -> None:
-        self._board = board
-        self._fleet = fleet
-        self._recorder = recorder
-        self._memory = memory
-        self._listeners = listeners
+    board: Board
+    fleet: Fleet
+    recorder: FlightRecorder
+    memory: Memory
+    listeners: Sequence[Listener]
 
     def look(
         self,
@@ -66,73 +60,73 @@ class Publisher:
         """Publish a scrape, which began `late_s` seconds late."""
         explained = frozenset(
             name
-            for each in self._board.host.incidents.open.values()
+            for each in self.board.host.incidents.open.values()
             if each.severity == "page"
             for name in each.concerns
         )
-        changes = self._fleet.take(look.observation, _host_of(target), events, late_s, explained)
+        changes = self.fleet.take(look.observation, _host_of(target), events, late_s, explained)
         if changes:
-            self._memory.save(self._fleet, "")
-        self._memory.keep(watch, target.group, changes)  # written last
-        self._recorder.observe(look.observation, look.body, look.lines)
-        self._board.publish(
-            signals, incidents=tuple(map(self._fleet.shown, watch.incidents)), events=changes,
+            self.memory.save(self.fleet, "")
+        self.memory.keep(watch, target.group, changes)  # written last
+        self.recorder.observe(look.observation, look.body, look.lines)
+        self.board.publish(
+            signals, incidents=tuple(map(self.fleet.shown, watch.incidents)), events=changes,
             calls=look.calls, looked=looked, late_seconds=late_s,
         )  # fmt: skip
         self._notify(target.name, changes)
 
     def open(self, host: HostWatch) -> None:
         """Restore the host and the fleet before any target is added."""
-        for watch in (host, self._fleet):
-            self._memory.recall_whole(watch)
-            self.notify(self._memory.show(watch))
+        for watch in (host, self.fleet):
+            self.memory.recall_whole(watch)
+            self.notify(self.memory.show(watch))
 
     def take_up(self, begun: Mapping[str, tuple[Target, Watch]]) -> None:
         """Let the fleet stage link the restored incidents of new targets, and show them."""
         now_t = time.time()
-        changes = self._fleet.take_up(now_t, {
+        changes = self.fleet.take_up(now_t, {
             name: (_host_of(target), watch.answered_t, watch.incidents)
             for name, (target, watch) in begun.items() if watch.signals is not None
         })  # fmt: skip
         for _, watch in begun.values():
-            self.notify(self._memory.show(watch, self._fleet.shown))
+            self.notify(self.memory.show(watch, self.fleet.shown))
         self._publish_events(changes)
 
     def host(
         self, reading: GpuReading, watch: HostWatch, events: Sequence[IncidentEvent], looked: Looked
     ) -> None:
-        self._memory.keep(watch, watch.target, events)
-        self._board.publish_gpus(
+        self.memory.keep(watch, watch.target, events)
+        self.board.publish_gpus(
             reading, watch.holders, incidents=watch.incidents, events=events, looked=looked
         )
         self._notify(watch.target, events)
 
     def end_host(self, watch: HostWatch) -> None:
         events = watch.close(time.time())
-        self._board.tell(events)
-        self._memory.keep(watch, watch.target, events)
+        self.board.tell(events)
+        self.memory.keep(watch, watch.target, events)
         self._notify(watch.target, events)
 
-    def gone(self, target: str, group: str, watch: Watch) -> None:
+    def gone(self, target: Target, watch: Watch) -> None:
         t = watch.signals.t if watch.signals is not None else time.time()
-        changes = self._fleet.forget(target, t, watch.close(t))
-        self._memory.save(self._fleet, "")
-        self._memory.save(watch, group, changes)  # written last
-        self._memory.forget_save_time(target)
-        self._board.tell(changes)
-        self._board.remove_target(target)
-        self._recorder.forget(target)
+        changes = self.fleet.forget(target.name, t, watch.close(t))
+        self.memory.save(self.fleet, "")
+        self.memory.save(watch, target.group, changes)  # written last
+        self.memory.forget_save_time(target.name)
+        self.board.tell(changes)
+        self.board.remove_target(target.name)
+        self.recorder.forget(target.name)
         self.notify(changes)
 
     def end_orphans(self, here: Collection[str]) -> None:
-        self.notify(self._memory.end_orphans(here))
-        if self._memory.complete:
-            self._publish_events(self._fleet.forget_all_but(here, time.time()))
+        self.notify(self.memory.end_orphans(here))
+        if self.memory.complete:
+            self._publish_events(self.fleet.forget_all_but(here, time.time()))
 
     def _publish_events(self, changes: Sequence[IncidentEvent]) -> None:
         if changes:
-            self._memory.save(self._fleet, "", changes)
-            self._board.tell(changes)
+            self.memory.save(self.fleet, "", changes)
+            self.board.tell(changes)
             self.notify(changes)
 
     def notify(self, events: Sequence[IncidentEvent]) -> None:
@@ -142,7 +136,7 @@ class Publisher:
 
     def _notify(self, target: str, events: Sequence[IncidentEvent]) -> None:
         _log_all(events)
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener.saw(target, events)
 
 

@@ -5,7 +5,7 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
@@ -51,52 +51,43 @@ BATCH_SECONDS = 0.5
 """Seconds between batches of scrapes. A batch costs less than separate wake-ups with cold caches."""
 
 
+@dataclass(slots=True, eq=False)
 class TargetLoop:
-    """Scrapes one target at its interval until it is stopped."""
+    """Scrapes one target at its interval until it is stopped. `cpu` and `host` are used only if the target runs on this host."""
 
-    def __init__(
-        self,
-        target: Target,
-        scrape: ScrapeSettings,
-        source: VllmSource,
-        watch: Watch,
-        board: Board,
-        host: HostLoop,
-        publisher: Publisher,
-        canary: CanaryRounds | None = None,
-        log: EngineLog | None = None,
-        cpu: CpuWaits | None = None,
-        peers: Peers | None = None,
-    ) -> None:
-        """`cpu` and `host` are used only if the target runs on this host."""
-        self.target = target
-        self._interval_seconds = scrape.interval_seconds
-        self._timeout_seconds = scrape.timeout_seconds
-        self._source = source
-        self._watch = watch
-        self._board = board
-        self._host = host
-        self._publisher = publisher
-        self._canary = canary
-        self.log = log
-        self._cpu = cpu if source.local else None
-        self._peers = peers or Peers(board)
-        self._logged_state: str | None = None
-        known = watch.signals.engines if watch.signals is not None else {}
-        self._restarts = sum(engine.restarts for engine in known.values())
-        self._judgement_failed = False
-        self._scrape_failed = self._ended = False
-        self._failures: dict[str, str] = {}
-        self.lateness_seconds: deque[float] = deque(maxlen=_LATENESS_KEPT)
+    target: Target
+    scrape: ScrapeSettings
+    source: VllmSource
+    watch: Watch
+    board: Board
+    host: HostLoop
+    publisher: Publisher
+    peers: Peers
+    canary: CanaryRounds | None = None
+    log: EngineLog | None = None
+    cpu: CpuWaits | None = None
+    made_of: tuple[object, ...] = ()  # settings
+    task: asyncio.Task[None] = field(init=False)
+    lateness_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_LATENESS_KEPT))
+    _logged_state: str | None = None
+    _restarts: int = 0
+    _judgement_failed: bool = False
+    _scrape_failed: bool = False
+    _ended: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.source.local:
+            self.cpu = None
+        self._restarts = _restarts(self.watch.signals)
 
     def on_host(self) -> ServerScrape | None:
-        if not self._source.local:
+        if not self.source.local:
             return None
-        return ServerScrape.of(self._watch.signals, self._watch.incidents, self._pids)
+        return ServerScrape.of(self.watch.signals, self.watch.incidents, self._pids)
 
     @property
     def _pids(self) -> frozenset[int]:
-        return frozenset() if self._cpu is None else self._cpu.pids
+        return frozenset() if self.cpu is None else self.cpu.pids
 
     def end(self) -> None:
         """End the loop. The loop publishes nothing more, even if a library swallows the task's cancellation."""
@@ -107,20 +98,20 @@ class TargetLoop:
         try:
             await self._run(spread=spread)
         finally:
-            if self._canary is not None:
-                await self._canary.stop()
+            if self.canary is not None:
+                await self.canary.stop()
             if self.log is not None:
                 self.log.close()
-            if self._cpu is not None:
-                self._cpu.close()
+            if self.cpu is not None:
+                self.cpu.close()
 
     async def _run(self, *, spread: bool) -> None:
         start_s = time.monotonic()
         if spread:
-            start_s = first_scrape_s(self.target.name, start_s, self._interval_seconds)
+            start_s = first_scrape_s(self.target.name, start_s, self.scrape.interval_seconds)
         tick = 0
         while not self._ended:
-            due_s = start_s + tick * self._interval_seconds
+            due_s = start_s + tick * self.scrape.interval_seconds
             late_s = time.monotonic() - due_s
             if late_s < 0:
                 await asyncio.sleep(-late_s)
@@ -134,30 +125,25 @@ class TargetLoop:
                     _log.exception("look_failed", target=self.target.name)
                 self._scrape_failed = True
 
-            passed = int((time.monotonic() - start_s) / self._interval_seconds)
+            passed = int((time.monotonic() - start_s) / self.scrape.interval_seconds)
             tick = max(tick + 1, passed)
 
     async def _scrape(self) -> None:
         looked = Looked.now()
-        look = await self._with_local_data(await self._source.observe())
+        look = await self._with_local_data(await self.source.observe())
         if self._ended:
             return
         events: Sequence[IncidentEvent] = []
         try:
-            name, host = self.target.name, self._host.watch
-            entry = self._board.targets.get(name)
-            events = self._watch.observe(
+            name, host = self.target.name, self.host.watch
+            entry = self.board.targets.get(name)
+            events = self.watch.observe(
                 look.observation,
-                beside=(*host.concerning(name), *self._peers.beside(name)),
-                around=self._peers.around(
-                    name,
-                    others_gpus=host.others_gpus(name),
-                    core=host.core_of(name),
-                    left_core=host.left_core_of(name),
-                ),
+                beside=(*host.concerning(name), *self.peers.beside(name)),
+                around=self.peers.around(name, host.around(name)),
                 **({} if entry is None else {"restart": entry.restart_news}),
             )
-            signals = self._watch.signals
+            signals = self.watch.signals
             self._judgement_failed = False
         except Exception:  # noqa: BLE001 - a bug must not stop the scrapes
             if not self._judgement_failed:
@@ -166,25 +152,28 @@ class TargetLoop:
             signals = _not_judged(look.observation)
         if signals is not None:
             late_s = self.lateness_seconds[-1]
-            looked = looked.ended(self._interval_seconds, self._timeout_seconds, self._pids)
-            self._publisher.look(self.target, self._watch, look, signals, events, looked, late_s)
+            looked = looked.ended(
+                self.scrape.interval_seconds, self.scrape.timeout_seconds, self._pids
+            )
+            self.publisher.look(self.target, self.watch, look, signals, events, looked, late_s)
             self._log_state(look.observation, signals)
         self._send_canary(look.observation)
-        self._log_failures()
+        for slug, error in self.watch.new_failures().items():
+            _log.error("detector_failed", target=self.target.name, detector=slug, error=error)
 
     async def _with_local_data(self, look: Look) -> Look:
         seen: dict[str, Any] = {}
         calls = look.calls
-        if self._source.local:
+        if self.source.local:
             # Read after the scrape, so that judging and recording use the same data.
-            seen["gpus"] = self._host.gpus
-        if self._cpu is not None:
-            seen["cpu"] = await self._cpu.observe(look.observation)
+            seen["gpus"] = self.host.gpus
+        if self.cpu is not None:
+            seen["cpu"] = await self.cpu.observe(look.observation)
         if self.log is not None:
             seen["start_failure"] = self.log.start_failure
             seen["attention_backend"] = self.log.attention_backend
             self.log.read_on()
-        if self._canary is not None and (asked := self._canary.take()) is not None:
+        if self.canary is not None and (asked := self.canary.take()) is not None:
             seen["canary"] = asked.canary
             calls = (*calls, ("canary", asked.call))
         if calls is look.calls and all(value is None for value in seen.values()):
@@ -193,17 +182,11 @@ class TargetLoop:
 
     def _send_canary(self, observation: Observation) -> None:
         reading = observation.reading
-        if self._canary is None or reading is None or self._judgement_failed:
+        if self.canary is None or reading is None or self._judgement_failed:
             return
         models, engines = reading.server.models, len(reading.engines)
         model = models[0] if models else None
-        self._canary.send(self._watch.canary_wanted, model, engines, time.monotonic())
-
-    def _log_failures(self) -> None:
-        for slug, error in self._watch.failures.items():
-            if self._failures.get(slug) != error:
-                _log.error("detector_failed", target=self.target.name, detector=slug, error=error)
-        self._failures = dict(self._watch.failures)
+        self.canary.send(self.watch.canary_wanted, model, engines, time.monotonic())
 
     def _log_state(self, observation: Observation, signals: TargetSignals) -> None:
         logged = _LOGGED_STATES[signals.state]
@@ -217,10 +200,14 @@ class TargetLoop:
                 because=signals.state_text,
             )
             self._logged_state = logged
-        restarts = sum(engine.restarts for engine in signals.engines.values())
+        restarts = _restarts(signals)
         if restarts > self._restarts:
             _log.info("counters_began_anew", target=self.target.name, t=observation.t)
         self._restarts = restarts
+
+
+def _restarts(signals: TargetSignals | None) -> int:
+    return sum(engine.restarts for engine in signals.engines.values()) if signals else 0
 
 
 def first_scrape_s(name: str, now_s: float, interval_seconds: float) -> float:
@@ -244,144 +231,114 @@ SPREAD_ABOVE = 16
 """Above this number of targets, first scrapes are spread over the interval."""
 
 
-@dataclass(slots=True)
-class Running:
-    """A target's loop, and the settings that it was made of."""
-
-    made_of: tuple[object, ...]
-    watch: Watch
-    group: str
-    loop: TargetLoop
-    task: asyncio.Task[None]
-
-
+@dataclass(eq=False)
 class TargetLoops:
-    """The loops of all targets. `host` must be set before the first loop starts."""
+    """The loops of all targets. `host` and `session` must be set before the first loop starts."""
 
-    host: HostLoop
+    host: HostLoop = field(init=False)
+    session: Session = field(init=False)
+    config: Config
+    board: Board
+    recorder: FlightRecorder
+    memory: Memory
+    publisher: Publisher
+    running: dict[str, TargetLoop] = field(default_factory=dict)
+    unseen: set[str] = field(default_factory=set)
+    logs: dict[str, EngineLog] = field(default_factory=dict)
 
-    def __init__(
-        self,
-        config: Config,
-        board: Board,
-        recorder: FlightRecorder,
-        memory: Memory,
-        publisher: Publisher,
-    ) -> None:
-        self._config = config
-        self._board, self._recorder = board, recorder
-        self._memory, self._publisher = memory, publisher
-        self._session: Session | None = None
-        self.processes = ProcessListing(config.procfs)
-        self._neighbours = Neighbours(self.processes, config.procfs)
-        self._peers = Peers(board)
-        self.running: dict[str, Running] = {}
-        self.unseen: set[str] = set()
-        self.logs: dict[str, EngineLog] = {}
+    def __post_init__(self) -> None:
+        self.processes = ProcessListing(self.config.procfs)
+        self._neighbours = Neighbours(self.processes, self.config.procfs)
+        self._peers = Peers(self.board)
 
     def __len__(self) -> int:
         return len(self.running)
 
-    def open(self, session: Session) -> None:
-        self._session = session
-
     def follow(self, config: Config, targets: tuple[TargetConfig, ...]) -> None:
-        self._config = config
+        self.config = config
         wanted = {target.name: target for target in targets}
         self._peers.follow(targets)
-        for name, running in list(self.running.items()):
+        for name, loop in list(self.running.items()):
             if name not in wanted:
-                self._end(name)
+                self._halt(name)
+                self.publisher.gone(loop.target, loop.watch)
                 _log.info("target_gone", target=name)
-            elif running.made_of != self._made_of(wanted[name]):
+            elif loop.made_of != self._made_of(wanted[name]):
                 self._halt(name)
         new = [target for name, target in wanted.items() if name not in self.running]
         for target in new:
             self._begin(target, spread=len(wanted) > SPREAD_ABOVE)
         begun = {each.name: (each.identity(), self.running[each.name].watch) for each in new}
-        self._publisher.take_up(begun)
+        self.publisher.take_up(begun)
 
     def on_host(self) -> Mapping[str, ServerScrape]:
-        scrapes = ((name, running.loop.on_host()) for name, running in self.running.items())
+        scrapes = ((name, loop.on_host()) for name, loop in self.running.items())
         return {name: scrape for name, scrape in scrapes if scrape is not None}
 
     def note_stacks(self, target: str, incident: str, sentence: str) -> None:
         if target in self.running:
-            watch, group = self.running[target].watch, self.running[target].group
-            watch.note_stacks(incident, sentence)
-            self._memory.save(watch, group)
+            loop = self.running[target]
+            loop.watch.note_stacks(incident, sentence)
+            self.memory.save(loop.watch, loop.target.group)
 
     def stop(self) -> list[asyncio.Task[None]]:
         """End every loop, and return the tasks for the caller to cancel."""
-        for running in self.running.values():
-            running.loop.end()
-        return [running.task for running in self.running.values()]
+        for loop in self.running.values():
+            loop.end()
+        return [loop.task for loop in self.running.values()]
 
     def close(self) -> None:
-        for running in self.running.values():
-            self._memory.save(running.watch, running.group)
+        for loop in self.running.values():
+            self.memory.save(loop.watch, loop.target.group)
         self.running.clear()
 
     def _made_of(self, target: TargetConfig) -> tuple[object, ...]:
-        config = self._config
+        config = self.config
         return (
             target.identity(), config.scrape_for(target), config.slo_for(target), config.signals,
             config.canary_for(target), config.engine_log_for(target), config.detectors_for(target),
         )  # fmt: skip
 
     def _begin(self, target: TargetConfig, *, spread: bool) -> None:
-        session = self._open_session()
-        identity, scrape = target.identity(), self._config.scrape_for(target)
-        source = VllmSource(identity, scrape, session, self._neighbours)
+        identity, scrape = target.identity(), self.config.scrape_for(target)
+        source = VllmSource(identity, scrape, self.session, self._neighbours)
         watch = Watch(
-            identity.name, self._config.signals, self._config.slo_for(target),
-            thresholds=self._config.detectors_for(target),
+            identity.name, self.config.signals, self.config.slo_for(target),
+            thresholds=self.config.detectors_for(target),
         )  # fmt: skip
-        self._memory.recall(watch, identity)
+        self.memory.recall(watch, identity)
         loop = TargetLoop(
-            identity, scrape, source, watch, self._board, self.host, self._publisher, log=self._engine_log(target),
-            peers=self._peers, canary=self._canary_rounds(target, scrape, session),
-            cpu=CpuWaits(identity.url, self._config.procfs, listing=self.processes),
+            identity, scrape, source, watch, self.board, self.host, self.publisher, self._peers,
+            log=self._engine_log(target), canary=self._canary_rounds(target, scrape),
+            cpu=CpuWaits(identity.url, self.config.procfs, listing=self.processes), made_of=self._made_of(target),
         )  # fmt: skip
-        self._board.add_target(identity, scrape.interval_seconds)
-        self._recorder.name_url(identity.name, identity.url)
+        self.board.add_target(identity, scrape.interval_seconds)
+        self.recorder.name_url(identity.name, identity.url)
         self.unseen.add(identity.name)
-        task = asyncio.create_task(loop.run(spread=spread), name=f"target {identity.name}")
-        made_of, group = self._made_of(target), identity.group
-        self.running[identity.name] = Running(made_of, watch, group, loop, task)
+        loop.task = asyncio.create_task(loop.run(spread=spread), name=f"target {identity.name}")
+        self.running[identity.name] = loop
         _log.info("target_added", target=identity.name, url=identity.url)
 
-    def _open_session(self) -> Session:
-        assert self._session is not None  # noqa: S101 - opened before any target is followed
-        return self._session
-
     def _engine_log(self, target: TargetConfig) -> EngineLog | None:
-        path = self._config.engine_log_for(target)
+        path = self.config.engine_log_for(target)
         if path is None:
             return None
         log = self.logs[target.name] = EngineLog(target.name, path)
         return log
 
-    def _canary_rounds(
-        self, target: TargetConfig, scrape: ScrapeSettings, session: Session
-    ) -> CanaryRounds | None:
-        settings = self._config.canary_for(target)
+    def _canary_rounds(self, target: TargetConfig, scrape: ScrapeSettings) -> CanaryRounds | None:
+        settings = self.config.canary_for(target)
         # By default, servers with peers get no canaries, because prefill and decode need each other.
         if settings.enabled is False or (settings.enabled is None and target.peers):
             return None
         model, seconds = settings.model, settings.timeout_seconds
-        source = CanarySource(target.identity(), model, seconds, scrape, session)
+        source = CanarySource(target.identity(), model, seconds, scrape, self.session)
         return CanaryRounds(target.name, settings, source)
 
     def _halt(self, name: str) -> None:
-        running = self.running.pop(name)
-        running.loop.end()
-        running.task.cancel()
+        loop = self.running.pop(name)
+        loop.end()
+        loop.task.cancel()
         self.logs.pop(name, None)
         self.unseen.discard(name)
-        self._memory.save(running.watch, running.group)
-
-    def _end(self, name: str) -> None:
-        watch, group = self.running[name].watch, self.running[name].group
-        self._halt(name)
-        self._publisher.gone(name, group, watch)
+        self.memory.save(loop.watch, loop.target.group)

@@ -1,24 +1,23 @@
 """Turn one target's observations into signals and incidents. Used by the daemon and by replay."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from vllm_watch.advice.adviser import Adviser
-from vllm_watch.advice.rules import AttentionBackend
 from vllm_watch.detectors import throughput_collapse
-from vllm_watch.detectors.base import Around, Detector, Verdict, View
+from vllm_watch.detectors.base import Around, Detector, HostDetector, Verdict, View
 from vllm_watch.detectors.needs import Sights
 from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.incidents.lifecycle import Lifecycle, Moment
 from vllm_watch.incidents.states import States
 from vllm_watch.incidents.verdicts import NO_RESTART, OwnRestart, RestartNews, with_log, with_peers
-from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading, ServerSample
 from vllm_watch.samples.record import completed
 from vllm_watch.settings.detectors import DetectorsSettings
 from vllm_watch.settings.stages import SignalsSettings, SloSettings
 from vllm_watch.signals import state, stored
 from vllm_watch.signals.engine import EngineTracker
+from vllm_watch.signals.life import AWAY_SECONDS_MAX
 from vllm_watch.signals.loading import Loading
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.signals.sanitize import sanitized
@@ -28,15 +27,53 @@ from vllm_watch.watch import kept_state as watch_state
 
 NOTHING_AROUND = Around()
 
-
-def all_detectors(settings: DetectorsSettings) -> dict[str, Detector]:
-    """Return an instance of every detector by slug."""
-    found = plugins.modules("vllm_watch.detectors", ("Settings", "Detector"))
-    slugs = {plugins.slug(module): module for module in found}
-    return {slug: module.Detector(settings.of(slug)) for slug, module in slugs.items()}
+_D = TypeVar("_D", Detector, HostDetector)
 
 
-class Watch:
+def all_detectors(settings: DetectorsSettings, kind: str = "Detector") -> dict[str, Any]:
+    """Return an instance of every detector of one kind ("Detector" or "HostDetector") by slug."""
+    modules = plugins.modules("vllm_watch.detectors", "Settings", kind)
+    return {slug: getattr(module, kind)(settings.of(slug)) for slug, module in modules.items()}
+
+
+class Judge(Generic[_D]):
+    """Runs the detectors of one target or host, and follows its incidents."""
+
+    def __init__(self, target: str, detectors: Mapping[str, _D]) -> None:
+        self.target = target
+        self.failures: dict[str, str] = {}  # detector slug → last exception
+        self._told_failures: dict[str, str] = {}
+        self._detectors: dict[str, _D] = dict(detectors)
+        self._timeline = Timeline()
+        self._lifecycle = Lifecycle(target)
+
+    @property
+    def incidents(self) -> tuple[Incident, ...]:
+        return self._lifecycle.incidents
+
+    @property
+    def opened(self) -> Mapping[str, int]:
+        return self._lifecycle.opened
+
+    def close(self, t: float) -> list[IncidentEvent]:
+        return self._lifecycle.close(t)
+
+    def new_failures(self) -> dict[str, str]:
+        """Return the failures that are new since the last call."""
+        told, self._told_failures = self._told_failures, dict(self.failures)
+        return {slug: each for slug, each in self.failures.items() if told.get(slug) != each}
+
+    def _verdicts(self, of: Callable[[str, _D], Sequence[Verdict]]) -> list[Verdict]:
+        verdicts: list[Verdict] = []
+        for slug, detector in self._detectors.items():
+            try:
+                verdicts += of(slug, detector)
+            except Exception as error:  # noqa: BLE001 - the other detectors must run
+                self.failures[slug] = f"{type(error).__name__}: {error}"
+        return verdicts
+
+
+class Watch(Judge[Detector]):
     """Judges one target's observations."""
 
     def __init__(
@@ -45,40 +82,29 @@ class Watch:
         signals: SignalsSettings | None = None,
         slo: SloSettings | None = None,
         detectors: Mapping[str, Detector] | None = None,
-        attention: AttentionBackend | None = None,
         thresholds: DetectorsSettings | None = None,
     ) -> None:
-        """`detectors` (default: all) hold state of this target and must not be shared. `attention`
-        is the attention backend that the engine's log names."""
-        self.target = target
+        """`detectors` (default: all) hold state of this target and must not be shared."""
+        every = all_detectors(thresholds or DetectorsSettings()) if detectors is None else detectors
+        super().__init__(target, every)
         self.address: str | None = None
         self.answered_t: float | None = None  # last successful scrape of an earlier run
         self.signals: TargetSignals | None = None
         self.reading: Reading | None = None
         self._signals = signals or SignalsSettings()
         self._slo = slo or SloSettings()
-        self._timeline = Timeline()
         self._engines: dict[str, EngineTracker] = {}
         self._misses = 0
         self._began_s: float | None = None
         self._loading = Loading()
         self._last_success_t: float | None = None
         self._health_status: int | None = None
-        self._detectors = dict(
-            all_detectors(thresholds or DetectorsSettings()) if detectors is None else detectors
-        )
         # None includes the host detectors, because a target's page lists all detectors.
         self._sights = Sights(None if detectors is None else self._detectors)
-        self._lifecycle = Lifecycle(target)
         self._own_restart = OwnRestart()
         self._states = States()
-        self._adviser = Adviser(attention)
+        self._adviser = Adviser()
         self._kept: dict[str, stored.Stored] = {}  # engine → state of an earlier run
-        self.failures: dict[str, str] = {}  # detector slug → last exception
-
-    @property
-    def incidents(self) -> tuple[Incident, ...]:
-        return self._lifecycle.incidents
 
     @property
     def canary_wanted(self) -> dict[str, bool]:
@@ -91,13 +117,6 @@ class Watch:
     def note_stacks(self, incident: str, sentence: str) -> None:
         self._lifecycle.note_stacks(incident, sentence)
 
-    def close(self, t: float) -> list[IncidentEvent]:
-        return self._lifecycle.close(t)
-
-    @property
-    def opened(self) -> Mapping[str, int]:
-        return self._lifecycle.opened
-
     def export_state(self) -> dict[str, Any] | None:
         clock, signals = self._timeline.export_state(), self.signals
         if clock is None or signals is None:
@@ -107,7 +126,7 @@ class Watch:
             "target": self.target,
             "address": self.address,
             **clock,
-            "server": watch_state.of_server(signals),
+            "server": stored.export(signals, watch_state.SERVER),
             "loading": self._loading.export_state(),
             "engines": {**self._kept, **watch_state.of_engines(self._engines, self.reading)},
             "lifecycle": self._lifecycle.export_state(),
@@ -119,14 +138,16 @@ class Watch:
         """Restore the state, before the first observation. Return errors of lost parts."""
         try:
             away_s = watch_state.away_seconds(state, self.target, t)
-            signals = watch_state.restored_signals(state, self.target, away_s)
+            signals = watch_state.restored_signals(state, self.target)
             loading = watch_state.restored_loading(state, away_s)
             own_restart = OwnRestart.restored(state.get("own_restart"))
-            self.answered_t = watch_state.answered_t(state)
             self._timeline.restore(state)
         except stored.DAMAGE as error:
             return [f"all: {error!r}"]
         self._loading, self._own_restart = loading, own_restart
+        self.answered_t = signals.last_success_timestamp_seconds
+        if away_s > AWAY_SECONDS_MAX:
+            completed(signals, last_success_timestamp_seconds=None)
         self.signals, self._kept = signals, dict(state["engines"])
         self._last_success_t = signals.last_success_timestamp_seconds
         try:
@@ -181,7 +202,8 @@ class Watch:
             at_s=at_s, known=known, observation=observation, signals=self.signals, windows=windows,
             progress=progress, around=around,
         )  # fmt: skip
-        verdicts = self._own_restart.judged(self.signals, self._verdicts(view))
+        verdicts = self._verdicts(lambda slug, e: self._sights.believed(slug, e.update(view)))
+        verdicts = self._own_restart.judged(self.signals, verdicts)
         verdicts = with_peers(with_log(verdicts, observation.start_failure), around)
         events = self._lifecycle.update(
             _moment(at_s, self.signals, observation.reading), verdicts, beside
@@ -190,15 +212,6 @@ class Watch:
         self._states.show(self.signals, self._lifecycle.incidents, at_s)
         completed(self.signals, advice=self._adviser.look(at_s, observation, self.signals))
         return events
-
-    def _verdicts(self, view: View) -> list[Verdict]:
-        verdicts: list[Verdict] = []
-        for slug, detector in self._detectors.items():
-            try:
-                verdicts += self._sights.believed(slug, detector.update(view))
-            except Exception as error:  # noqa: BLE001 - the other detectors must run
-                self.failures[slug] = f"{type(error).__name__}: {error}"
-        return verdicts
 
     def _add_ratios(self, signals: TargetSignals) -> None:
         collapse = self._detectors.get("throughput_collapse")
@@ -231,7 +244,9 @@ class Watch:
                 tracker = self._engines[sample.engine] = EngineTracker(
                     self._signals.window_seconds, self._slo, totals=self._signals.totals
                 )
-                self._resume(tracker, sample, reading)
+                before = self._kept.pop(sample.engine, None)
+                if before is not None:
+                    watch_state.resume(tracker, before, sample, reading.server)
             engines[sample.engine] = tracker.update(
                 at_s, observation.t, sample, reading.server, len(samples), cpu.get(sample.engine)
             )
@@ -240,12 +255,7 @@ class Watch:
             word, text = state.of_all(list(engines.values()))
         else:
             word, text = "unknown", reading.why_not or "no engine was found in the metrics"
-        return self._target_signals(observation, reading, engines, word, text)
-
-    def _resume(self, tracker: EngineTracker, sample: EngineSample, reading: Reading) -> None:
-        before = self._kept.pop(sample.engine, None)
-        if before is not None:
-            watch_state.resume(tracker, before, sample, reading.server)
+        return self._target_signals(observation, engines, word, text)
 
     def _failed_scrape(self, observation: Observation, at_s: float) -> TargetSignals:
         began_s = self._began_s if self._began_s is not None else at_s
@@ -266,28 +276,22 @@ class Watch:
             )
             for name, known in (self.signals.engines if self.signals else {}).items()
         }
-        return self._target_signals(observation, None, engines, word, text)
+        return self._target_signals(observation, engines, word, text)
 
     def _target_signals(
-        self,
-        observation: Observation,
-        reading: Reading | None,
-        engines: dict[str, EngineSignals],
-        word: str,
-        text: str,
+        self, observation: Observation, engines: dict[str, EngineSignals], word: str, text: str
     ) -> TargetSignals:
-        known = self.signals or TargetSignals(
+        reading, known = observation.reading, self.signals or TargetSignals(
             target=self.target, t=0, up=False, outcome="", state="", state_text=""
-        )
+        )  # fmt: skip
         server = ServerSample() if reading is None else reading.server
         of = known if reading is None else reading
-        process_start = (known if reading is None else server).process_start_time
         return TargetSignals(
             target=known.target,
             version=server.version or known.version,
             engine_kind=of.engine_kind,
             models=server.models or known.models,
-            process_start_time=process_start,
+            process_start_time=(known if reading is None else server).process_start_time,
             process_open_fds=server.process_open_fds,
             unknown_families=of.unknown_families,
             advice=known.advice,

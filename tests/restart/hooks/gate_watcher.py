@@ -90,7 +90,7 @@ async def _obey(gates):
 async def _main(state_dir, port):
     Path(state_dir).mkdir(exist_ok=True)
     journal = Journal(Path(state_dir))
-    await journal.open()
+    await journal.probe()
     gates = Gates(journal)
     board = Board(window_seconds=30)
     board.add_target(Target(name="llama", url="http://127.0.0.1:1"), 5.0)

@@ -357,14 +357,16 @@ async def test_eviction_without_an_answer_and_then_without_a_server(cluster, mon
     """That nothing can be reached any more does not undo what was sent."""
     hook = cluster.hook()
     cluster.server.instead = [looked(cluster, "pods", "llama-0")]
-    calls = []
+    call, calls, left = kubernetes_api.Api.call, [], []
 
-    async def away(self, path, *_):
+    async def away(self, method, path, *more):
+        if method == "GET" and not left:
+            return await call(self, method, path, *more)
         calls.append(path)
         raise KubernetesError("it cannot be reached", "wait", sent=len(calls) == 1)
 
-    monkeypatch.setattr(kubernetes_api.Api, "post", away)
-    meanwhile(monkeypatch, lambda: monkeypatch.setattr(kubernetes_api.Api, "get", away))
+    monkeypatch.setattr(kubernetes_api.Api, "call", away)
+    meanwhile(monkeypatch, lambda: left.append(True))
     result = await hook.restart(CALL)
     assert (result.outcome, len(calls)) == ("uncertain", 2)
 
@@ -375,13 +377,16 @@ async def test_what_was_not_sent_did_nothing(cluster, monkeypatch, action, sent)
     """Also where the pod ends meanwhile, by somebody else's hand."""
     cluster.server.add("deployments", workload(), "llama")
 
-    async def unheard(self, *_):
+    call = kubernetes_api.Api.call
+
+    async def unheard(self, method, path, *more):
+        if method == "GET":
+            return await call(self, method, path, *more)
         if action == "evict" and not sent:
             cluster.server.objects["pods", NAMESPACE, "llama-0"]["metadata"] |= {"deletionTimestamp": STARTED}  # fmt: skip
         raise KubernetesError("no answer", "wait", sent=sent)
 
-    for verb in ("post", "patch"):
-        monkeypatch.setattr(kubernetes_api.Api, verb, unheard)
+    monkeypatch.setattr(kubernetes_api.Api, "call", unheard)
     result = await cluster.hook(action=action, workload="deployment/llama").restart(CALL)
     assert (result.outcome, result.text) == ("uncertain" if sent else "failed", "no answer")
 
@@ -461,15 +466,16 @@ async def test_eviction_is_asked_for_again(cluster, waits, asked, waited):
 
 
 async def test_the_end_of_the_pod_is_seen(cluster, waits, monkeypatch):
-    get, looks = kubernetes_api.Api.get, []
+    call, looks = kubernetes_api.Api.call, []
 
-    async def heard(self, path, *_):
-        looks.append(path)
-        if len(looks) == 2:
-            raise KubernetesError("no answer", "wait", sent=True)
-        return await get(self, path)
+    async def heard(self, method, path, *more):
+        if method == "GET":
+            looks.append(path)
+            if len(looks) == 2:
+                raise KubernetesError("no answer", "wait", sent=True)
+        return await call(self, method, path, *more)
 
-    monkeypatch.setattr(kubernetes_api.Api, "get", heard)
+    monkeypatch.setattr(kubernetes_api.Api, "call", heard)
     still, again = (looked(cluster, "pods", "llama-0") for _ in range(2))
     oh, gone = status(500, "InternalError", "oh"), status(404, "NotFound", "gone")
     cluster.server.instead = [still, answered("{}"), oh, again, gone]

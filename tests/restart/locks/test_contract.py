@@ -14,8 +14,7 @@ import pytest
 
 from tests.kubernetes_api import NAMESPACE, FakeKubernetes
 from tests.restart.waits import Clock
-from vllm_watch.clients.kubernetes import Access, Api
-from vllm_watch.restart.hooks.base import Tools
+from vllm_watch.clients.kubernetes import Api
 from vllm_watch.restart.locks import file, lease
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.locks.record import Limits
@@ -63,8 +62,8 @@ class LeasePlace:
 
     @property
     def words(self):
-        access = self.server.access(self.folder)
-        return access.url, str(access.token_file)
+        api = self.server.api(self.folder)
+        return api.url, str(api.token_file)
 
     @property
     def lease(self):
@@ -259,8 +258,8 @@ async def held_by_a_process(where, token_file=""):
     """Runs in a process of its own: take the lock, renew it as attempts do, until killed."""
     mine: Lock = file.Lock(Path(where), "gpu", slots=1, ttl_seconds=0.9)
     if token_file:
-        access = Access(url=where, token_file=Path(token_file), namespace=NAMESPACE)
-        shared = lease.Shared(Api(access, Tools().session), NAMESPACE, "gpu")
+        api = Api(url=where, token_file=Path(token_file), namespace=NAMESPACE)
+        shared = lease.Shared(api, NAMESPACE, "gpu")
         mine = lease.Lock(shared, Limits(slots=1), 0.9)
     print((await mine.acquire("w1", "attempt of w1")).held, flush=True)
     while True:

@@ -92,8 +92,8 @@ async def test_lease_that_is_not_ours_is_left_alone(here, change, said):
     """Nobody knows who holds it, and it says what to do."""
     api = here.server.api(here.folder)
     folder = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
-    await api.post(folder, {"metadata": {"name": "gpu"}})
-    assert (await api.patch(f"{folder}/gpu", change)).ok
+    await api.call("POST", folder, {"metadata": {"name": "gpu"}})
+    assert (await api.call("PATCH", f"{folder}/gpu", change)).ok
     before = json.dumps(here.lease)
     answer = await here.lock().acquire("w1", "a1")
     assert answer.held is None
@@ -169,7 +169,7 @@ async def test_what_others_wrote_into_it_stays(here):
     folder = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
     api = here.server.api(here.folder)
     annotations = {"team": "night"}
-    await api.post(folder, {"metadata": {"name": "gpu", "annotations": annotations}, "spec": {"leaseTransitions": 7}})  # fmt: skip
+    await api.call("POST", folder, {"metadata": {"name": "gpu", "annotations": annotations}, "spec": {"leaseTransitions": 7}})  # fmt: skip
     mine = here.lock(ttl_seconds=0.5)
     assert (await mine.acquire("w1", "a1")).held is True
     took = here.lease["spec"]
@@ -216,15 +216,17 @@ async def test_namespace(tmp_path, monkeypatch, set_, account, known, where):
 
 async def test_asking_that_was_cancelled_leaves_nothing(here, monkeypatch):
     """The write was carried out before its answer came: the next asking of this process gives the slot back."""
-    post = Api.post
+    call = Api.call
 
-    async def unheard(self, path, document):
-        await post(self, path, document)
-        await asyncio.Event().wait()
+    async def unheard(self, method, path, *more):
+        answer = await call(self, method, path, *more)
+        if method == "POST":
+            await asyncio.Event().wait()
+        return answer
 
     watcher = here.watcher()
     with monkeypatch.context() as patched:
-        patched.setattr(Api, "post", unheard)
+        patched.setattr(Api, "call", unheard)
         asking = asyncio.create_task(here.lock(watcher).acquire("w1", "a1"))
         async with asyncio.timeout(10):
             while KEY not in here.server.objects:

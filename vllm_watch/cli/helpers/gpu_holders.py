@@ -16,7 +16,7 @@ from typing import Any
 from vllm_watch.cli.helpers import exit_status, terminal
 from vllm_watch.errors import WatchError
 from vllm_watch.export.status import public_arguments
-from vllm_watch.settings.stages import GpuSettings, LogSettings
+from vllm_watch.settings.stages import GpuSettings
 from vllm_watch.signals.holders.judge import HolderJudge, remarks
 from vllm_watch.signals.holders.records import (
     ACTIVE,
@@ -50,7 +50,7 @@ _UNIX_SECONDS_MIN = 1e9  # smaller values are seconds since the recording's star
 @asynccontextmanager
 async def gpu_source(procfs: Path = Path("/proc")) -> AsyncIterator[NvmlSource]:
     """Open this host's GPUs for a command, which shows poll errors itself."""
-    logs.configure(LogSettings(level="error"))
+    logs.configure("error")
     source = NvmlSource(GpuSettings(), ProcReader(procfs))
     try:
         yield source

@@ -13,7 +13,7 @@ from typing import Any
 from vllm_watch.cli.helpers import state_folder, terminal
 from vllm_watch.cli.helpers.gpu_holders import BRIEF, command_of, gpu_source, user_of
 from vllm_watch.errors import JournalError, WatchError
-from vllm_watch.reclaim.plan import Plan, Refusal, Victim
+from vllm_watch.reclaim.plan import Plan, RefusalError, Victim
 from vllm_watch.reclaim.reclaim import Looks, Outcome, Patience, Reclaim, held, user_name
 from vllm_watch.state.journal import Journal
 from vllm_watch.support.quantities import seconds, size
@@ -29,14 +29,16 @@ def reclaim(arguments: argparse.Namespace, patience: Patience) -> bool:
         raise WatchError(cause, "give the host's /proc as mounted")
     try:
         return asyncio.run(_reclaim(arguments, patience))
+    except RefusalError as refusal:
+        cause, remedy = refusal.cause, refusal.remedy
     except JournalError as error:
-        return _refused(
-            arguments,
-            Refusal(
-                cause=f"nothing was done, since the journal cannot be written: {error.cause}",
-                remedy=f"{error.remedy.rstrip('.')}; or name another folder (--state-dir); or go without (--no-journal)",
-            ),
-        )
+        cause = f"nothing was done, since the journal cannot be written: {error.cause}"
+        remedy = f"{error.remedy.rstrip('.')}; or name another folder (--state-dir); or go without (--no-journal)"
+    if arguments.json:
+        print(json.dumps({"freed": False, "refused": {"cause": cause, "remedy": remedy}}))
+    else:
+        print(visible_lines(f"vllm-watch: {cause}\n  → {remedy}"), file=sys.stderr)
+    return False
 
 
 async def _reclaim(arguments: argparse.Namespace, patience: Patience) -> bool:
@@ -46,13 +48,10 @@ async def _reclaim(arguments: argparse.Namespace, patience: Patience) -> bool:
             if sys.stdout.isatty():
                 _say(arguments, f"looking at process {looks.pid} …")
             found = await looks.until_certain(arguments.look)
-            if isinstance(found, Refusal):
-                return _refused(arguments, found)
             async with _journal(folder) as journal:
                 _say(arguments, _block(found, patience, folder))
-                refusal = None if arguments.yes else await _asked(looks, found)
-                if refusal is not None:
-                    return _refused(arguments, refusal)
+                if not arguments.yes:
+                    await _ask(looks, found)
                 work = Reclaim(
                     plan=found, pins={each.pid: looks.pinned(each) for each in found.victims}, gpus=looks.gpus,
                     read=source.read, journal=journal, actor=_actor(), patience=patience,
@@ -77,27 +76,15 @@ async def _journal(folder: Path | None) -> AsyncIterator[Journal | None]:
         yield journal
 
 
-async def _asked(looks: Looks, plan: Plan) -> Refusal | None:
-    """Ask, then poll again, because the answer may take a while."""
+async def _ask(looks: Looks, plan: Plan) -> None:
+    """Ask, then poll again, because the answer may take a while. Raises RefusalError."""
     if not sys.stdin.isatty():
         cause = "nothing was done: there is no terminal to ask on"
-        return Refusal(cause=cause, remedy="add --yes, if you mean it")
+        raise RefusalError(cause, "add --yes, if you mean it")
     answer = await asyncio.to_thread(input, "End it and free that memory? [yes/no] ")
     if answer.strip().lower() not in ("y", "yes"):
-        cause = "nothing was done: you did not confirm"
-        return Refusal(cause=cause, remedy="run it again to be asked")
-    again = await looks.once_more(plan)
-    return again if isinstance(again, Refusal) else None
-
-
-def _refused(arguments: argparse.Namespace, refusal: Refusal) -> bool:
-    if arguments.json:
-        said = {"freed": False, "refused": {"cause": refusal.cause, "remedy": refusal.remedy}}
-        print(json.dumps(said))
-    else:
-        told = f"vllm-watch: {refusal.cause}\n  → {refusal.remedy}"
-        print(visible_lines(told), file=sys.stderr)
-    return False
+        raise RefusalError("nothing was done: you did not confirm", "run it again to be asked")
+    await looks.once_more(plan)
 
 
 def _say(arguments: argparse.Namespace, text: str) -> None:
@@ -142,8 +129,8 @@ def _block(plan: Plan, patience: Patience, folder: Path | None) -> str:
 
 def _result(plan: Plan, outcome: Outcome) -> str:
     lines = [
-        f"  GPU {gpu.index}: {size(gpu.before_bytes)} used before, {size(gpu.after_bytes)} now"
-        for gpu in outcome.release.gpus
+        f"  GPU {each.gpu.index}: {size(each.gpu.memory_used_bytes)} used before, {size(each.after_bytes)} now"
+        for each in outcome.release.gpus
     ]
     if outcome.freed:
         total = _sum([victim.bytes for victim in plan.victims])
@@ -185,14 +172,14 @@ def _as_json(plan: Plan, outcome: Outcome, folder: Path | None) -> dict[str, Any
         "left_alone": [each.pid for each in plan.left],
         "gpus": [
             {
-                "index": gpu.index,
-                "uuid": gpu.uuid,
-                "held_bytes": gpu.held_bytes,
-                "memory_used_bytes_before": gpu.before_bytes,
-                "memory_used_bytes_after": gpu.after_bytes,
-                "released": gpu.released,
+                "index": each.gpu.index,
+                "uuid": each.gpu.uuid,
+                "held_bytes": each.held_bytes,
+                "memory_used_bytes_before": each.gpu.memory_used_bytes,
+                "memory_used_bytes_after": each.after_bytes,
+                "released": each.released,
             }
-            for gpu in outcome.release.gpus
+            for each in outcome.release.gpus
         ],
         "still": list(outcome.release.still),
         "trouble": outcome.trouble,
@@ -213,8 +200,8 @@ def _frees(plan: Plan) -> str:
     names: dict[int, str] = {}
     for victim in plan.victims:
         for part in victim.parts:
-            on.setdefault(part.gpu_index, []).append(part.holder.process.used_bytes)
-            names[part.gpu_index] = f" ({part.gpu_name})" if part.gpu_name else ""
+            on.setdefault(part.gpu.index, []).append(part.holder.process.used_bytes)
+            names[part.gpu.index] = f" ({part.gpu.name})" if part.gpu.name else ""
     return ", ".join(
         f"{_sum(found)} on GPU {index}{names[index]}" for index, found in sorted(on.items())
     )

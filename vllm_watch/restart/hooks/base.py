@@ -145,9 +145,9 @@ class Hook:
         raise NotImplementedError
 
 
-def kinds() -> dict[str, ModuleType]:
+def kinds() -> Mapping[str, ModuleType]:
     """Return the module of each kind, by the kind's name in the configuration."""
-    return {plugins.slug(module): module for module in plugins.modules(_FOLDER, ("Hook",))}
+    return plugins.modules(_FOLDER, "Hook")
 
 
 def make(kind: str, settings: HookSettings, tools: Tools) -> Hook:

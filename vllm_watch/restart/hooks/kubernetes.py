@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError, in_cluster, part
+from vllm_watch.clients.kubernetes import Answer, KubernetesError, in_cluster, part
 from vllm_watch.errors import Finding, HookError
 from vllm_watch.restart.hooks import base
 from vllm_watch.settings.hooks import KubernetesHook
@@ -71,7 +71,7 @@ class Hook(base.Hook):
     async def _plan(self, target: "_Target") -> str:
         if self._settings.action == "evict":
             pod = await target.pod(alone=True)
-            answer = await target.api.post(_eviction_path(pod), eviction(pod), _DRY_RUN)
+            answer = await target.api.call("POST", _eviction_path(pod), eviction(pod), _DRY_RUN)
             if not answer.ok:
                 raise HookError(f"the API server would not evict it: {answer.said()}", _REMEDY)
             return f"the API server would evict pod {target.call.pod} (dry run)"
@@ -88,8 +88,8 @@ class Hook(base.Hook):
             what = (
                 f"{verb} {resource}{'/' + subresource if subresource else ''} in {target.namespace}"
             )
-            answer = await target.api.post(
-                "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            answer = await target.api.call(
+                "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
                 {
                     "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
                     "spec": {"resourceAttributes": attributes},
@@ -116,9 +116,9 @@ class _Target:
 
     def __init__(self, settings: KubernetesHook, tools: base.Tools, call: base.HookCall) -> None:
         """Raises KubernetesError outside a pod, HookError if the namespace is unknown."""
-        self.api = Api(in_cluster(tools.environ), tools.session)
+        self.api = in_cluster(tools.environ, tools.session)
         self.call = call
-        self.namespace = settings.namespace or call.namespace or self.api.access.namespace
+        self.namespace = settings.namespace or call.namespace or self.api.namespace
         self.settings = settings
         self._environ = tools.environ
         if not self.namespace:
@@ -136,12 +136,12 @@ class _Target:
             remedy = "find it by discovery, or set pod and namespace of the target"
             raise HookError(f"the pod of {call.target} is not known", remedy)
         own = self._environ.get("POD_NAME") or self._environ.get("HOSTNAME")
-        ours = (call.pod, self.namespace) == (own, self.api.access.namespace)
+        ours = (call.pod, self.namespace) == (own, self.api.namespace)
         if ours and not self.settings.state_outlives_pod:
             cause = "it is the pod in which vllm-watch runs, and the journal may be lost with it"
             remedy = "put state_dir on a volume that outlives the pod and set state_outlives_pod, or use gate"
             raise HookError(cause, remedy)
-        answer = await self.api.get(f"/api/v1/namespaces/{self.namespace}/pods/{call.pod}")
+        answer = await self.api.call("GET", f"/api/v1/namespaces/{self.namespace}/pods/{call.pod}")
         pod = _found(answer, f"pod {call.pod} in namespace {self.namespace}")
 
         with _understood(pod):
@@ -157,7 +157,7 @@ class _Target:
 
     async def rollout(self) -> dict[str, Any] | None:
         name, kind = self.settings.workload, kind_of(self.settings.workload)
-        found = _found(await self.api.get(self.workload_path), name)
+        found = _found(await self.api.call("GET", self.workload_path), name)
         with _understood(found):
             patch = rollout(kind, found, self.call.attempt_id)
             if patch is None:
@@ -219,7 +219,7 @@ class _Act(_Target):
         name = f"pod {self.call.pod}"
         while True:
             try:
-                answer = await self._send(self.api.post(_eviction_path(pod), eviction(pod)))
+                answer = await self._send(self.api.call("POST", _eviction_path(pod), eviction(pod)))
             except KubernetesError:
                 if not self.begun or not await self._is_ending(pod):
                     raise
@@ -235,7 +235,7 @@ class _Act(_Target):
         return _judge(answer, name)
 
     async def _is_ending(self, pod: Mapping[str, Any]) -> bool:
-        answer = await self.api.get(_eviction_path(pod).removesuffix("/eviction"))
+        answer = await self.api.call("GET", _eviction_path(pod).removesuffix("/eviction"))
         if not answer.ok:
             return answer.status == _GONE
         found = answer.document
@@ -247,7 +247,7 @@ class _Act(_Target):
         for _ in range(TRIES_MAX):
             patch = await self.rollout()
             if patch is not None:
-                answer = await self._send(self.api.patch(self.workload_path, patch))
+                answer = await self._send(self.api.call("PATCH", self.workload_path, patch))
             if patch is None or answer.ok:
                 self._accepted = f"a rollout of {self.settings.workload} has begun"
                 return None
@@ -260,7 +260,7 @@ class _Act(_Target):
         path = _eviction_path(pod).removesuffix("/eviction")
         while True:
             try:
-                answer = await self.api.get(path)
+                answer = await self.api.call("GET", path)
             except KubernetesError:
                 answer = Answer(_SERVER_ERRORS, {})  # the eviction was already accepted: poll again
             if answer.status == _GONE:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base
+from vllm_watch.samples.target import PORT_OF_SCHEME
 from vllm_watch.sources import sockets
 from vllm_watch.sources.engine_processes import descendants
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
@@ -24,7 +25,6 @@ START_TOLERANCE_SECONDS = 2.0
 when the clock is set."""
 _RESOLVE_SECONDS = 5.0
 _GONE = ("Z", "X")
-_PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Server:
 async def find(tools: base.Tools, call: base.HookCall) -> Server:
     """Return the target's server. Raises HookError if none or more than one matches."""
     parts = urlsplit(call.url)
-    port = parts.port or _PORT_OF_SCHEME.get(parts.scheme)
+    port = parts.port or PORT_OF_SCHEME.get(parts.scheme)
     addresses = await _addresses(parts.hostname or "")
     return await asyncio.to_thread(_find, tools.procfs, call, port, addresses)
 

@@ -16,13 +16,11 @@ from math import ceil
 from typing import Any
 
 from vllm_watch.clients.kubernetes import (
-    Access,
     Answer,
     Api,
     KubernetesError,
     in_cluster,
 )
-from vllm_watch.clients.signed_post import NewSession
 from vllm_watch.restart.hooks.base import Tools
 from vllm_watch.restart.locks import record as records
 from vllm_watch.restart.locks.base import HOST, Held, boottime_s
@@ -91,7 +89,7 @@ class Shared:
             if tries:
                 await asyncio.sleep(_wait_seconds(tries, answer))
             try:
-                answer = await self._api.get(f"{self._folder}/{self._name}")
+                answer = await self._api.call("GET", f"{self._folder}/{self._name}")
                 if answer.status not in (_OK, _GONE):
                     trouble = self._error(answer)
                     if answer.status not in _BUSY:
@@ -159,8 +157,8 @@ class Shared:
         document = _document(found, record, ttl_seconds, time.time())
         if found is None:
             document["metadata"] |= {"name": self._name, "namespace": self._namespace}
-            return await self._api.post(self._folder, document)
-        return await self._api.put(f"{self._folder}/{self._name}", document)
+            return await self._api.call("POST", self._folder, document)
+        return await self._api.call("PUT", f"{self._folder}/{self._name}", document)
 
     def _error(self, answer: Answer) -> KubernetesError:
         remedy = "see whether the API server is healthy"
@@ -172,19 +170,17 @@ class Shared:
         return f"Lease {self._namespace}/{self._name}"
 
 
-@cache
-def _shared(access: Access, session: NewSession, namespace: str, name: str) -> Shared:
-    return Shared(Api(access, session), namespace, name)
+_shared = cache(Shared)
 
 
 def make(settings: LockSettings, tools: Tools) -> "Lock":
     """Return a lock for one attempt. Raises KubernetesError outside a pod."""
-    access = in_cluster(tools.environ)
-    namespace = settings.namespace or access.namespace or tools.namespace
+    api = in_cluster(tools.environ, tools.session)
+    namespace = settings.namespace or api.namespace or tools.namespace
     if not namespace:
         remedy = "set restart.lock.namespace"
         raise KubernetesError("the namespace of the Lease is unknown", remedy, sent=False)
-    shared = _shared(access, tools.session, namespace, settings.name)
+    shared = _shared(api, namespace, settings.name)
     limits = Limits(slots=settings.slots, per_hour=settings.restarts_per_hour_max)
     return Lock(shared, limits, settings.ttl_seconds)
 
