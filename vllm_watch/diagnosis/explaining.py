@@ -53,8 +53,8 @@ _TRACEBACK_CONFIDENCE = 0.6
 _UNCLEAR = frozenset((serving.BUG, serving.XID, compiling.COMPILE, software.QUANTIZATION, software.ATTENTION))  # fmt: skip
 """Classes of failures that a setting may cause. Their explanation names such a setting."""
 
-_REASONS = re.compile(r"\b(?:or|may|might|[Mm]ost often|[Uu]sually|[Pp]erhaps|[Ss]ome)\b")
-"""Words of a text that lists possible reasons."""
+_REASONS = re.compile(r"\bEither\b|[,;] or ")
+"""Matches a text that lists possible reasons."""
 
 _BAD_DATA = re.compile(r'"POST [^"]{1,300}" 4(?:00|13|15|22)\b')
 
@@ -176,7 +176,7 @@ def in_general(of: Failure | Variant) -> str:
     proven = isinstance(of, Variant) and of.when.facts
     if proven or not of.why:
         return of.why
-    return f"In general{' (not shown by this log)' if _REASONS.search(of.why) else ''}: {of.why}"
+    return f"In general{' (this log does not show which)' if _REASONS.search(of.why) else ''}: {of.why}"
 
 
 def _is_fatal(life: Life, root: Finding, failure: Failure) -> bool:

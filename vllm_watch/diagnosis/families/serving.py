@@ -235,7 +235,7 @@ FAILURES = (
     Failure(
         slug=NPU,
         sentence="an operator or a runtime call failed on the NPU (CANN)",
-        why="CANN's own cause is in this line, in the lines around it, or in CANN's plog.",
+        why="CANN names its own cause in this line or near it, and in its plog.",
         cures=(
             check("read the lines around it, and CANN's own log", "ls -t ~/ascend/log/debug/plog | head"),
             check("check whether the versions of driver, CANN, torch_npu and vllm-ascend match a combination in vllm-ascend's release notes", "npu-smi info; python -m pip list | grep -i -E 'torch|vllm|ascend'"),
