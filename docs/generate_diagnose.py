@@ -37,7 +37,7 @@ journalctl -u vllm --since -1h | vllm-watch diagnose - --json
 dmesg -T | vllm-watch diagnose -
 ```
 
-It prints the error in one sentence, its numbered log line, the reason and the fix, with this log's numbers. It accepts prefixes of
+It prints the error in one sentence, its numbered log line, the reason and the fix, with this log's numbers, and last the class. It accepts prefixes of
 journald, kubectl, docker and Ray, colours, interleaved workers, gzip and UTF-16; hundreds of megabytes take seconds.
 
 ## How the root cause is found
@@ -47,7 +47,7 @@ worker or a failed request counts only if there is no other error. INFO and WARN
 
 It does not guess: an error that matches no class is `unknown`, with its meaning (if known), the function that raised it, and a next step. It prints a fix only if this log shows that the fix applies, and checks before changes.
 
-Other results: `healthy` (the log shows that the server came up); `unknown` without a line (no error, but nothing shows that it came up); `benign_warning_noise` (errors that did not end the server); `not_a_vllm_log` (also logs of Ollama, SGLang and others, which get no advice); `engine_hang` (no tokens for two minutes while requests run, or a start without
+Other results: `healthy` (the log shows that the server came up); `unknown` without a line (no error, but nothing shows that it came up), or with the first warning that reports a failure; `benign_warning_noise` (errors that did not end the server); `not_a_vllm_log` (also logs of Ollama, SGLang and others, which get no advice); `engine_hang` (no tokens for two minutes while requests run, or a start without
 progress for ten).
 
 ## How sure it is
