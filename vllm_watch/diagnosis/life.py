@@ -50,6 +50,8 @@ _COMMON = re.compile(r"^(?:no |enable |disable |use |max )")
 _DISTINCT = 8
 """Characters of a setting's name from which it means one setting. "model" stands in most messages."""
 
+CAUTIONS_MAX = 50
+
 HEALED_LINES = 30
 """Throughput reports with tokens after which a stall is over. They take five minutes."""
 
@@ -80,9 +82,7 @@ class Life:
     warned: tuple[int, str] | None = None  # the first WARNING: line number, line
     given: tuple[str, ...] = ()  # names of the settings that the user gave
     switched: tuple[int, str] | None = None  # the first variable of vLLM that was switched on
-    cautioned: dict[str, tuple[int, str]] = field(
-        default_factory=dict
-    )  # the last WARNING by setting
+    cautioned: dict[str, tuple[int, str]] = field(default_factory=dict)  # setting → last WARNING
     timed_out: tuple[int, str] | None = None  # the first that a worker warned of in the start
     progress: tuple[int, str] | None = None  # the last line that showed a phase
     ended: tuple[int, str] | None = None  # the last line before a dead process's clean-up
@@ -224,9 +224,11 @@ class Life:
         self.warned = self.warned or (number, line)
         plain = _plain(line)
         flags = (_plain(each).strip() for each in _FLAG.findall(line))
-        for name in (*flags, *(each for each in self.given if each in plain)):
-            if len(_COMMON.sub("", name)) >= _DISTINCT:
-                self.cautioned[_COMMON.sub("", name)] = number, line
+        for each in (*flags, *(each for each in self.given if each in plain)):
+            name = _COMMON.sub("", each)
+            known = name in self.cautioned or len(self.cautioned) < CAUTIONS_MAX
+            if known and len(name) >= _DISTINCT:
+                self.cautioned[name] = number, line
         if self.timed_out is None and _TIMED_OUT.search(line):
             self.timed_out = number, line
 
