@@ -452,11 +452,11 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a resolver with a hint of its own": (
         "  × No solution found when resolving dependencies:\n  ╰─▶ Because there is no version of ring==0.1b1 and square==0.4 depends on ring==0.1b1, we can conclude that square==0.4 cannot be used.\n\n      hint: `ring` was requested with a pre-release marker, but pre-releases weren't enabled (try: `--prerelease=allow`)",
-        "missing_dependency_or_import_error", "Its own hint: `ring` was requested", "docker",
+        "missing_dependency_or_import_error", "The tool's own hint: `ring` was requested", "docker",
     ),
     "an engine that sleeps": (
         "INFO 03-23 07:20:40 [api_server.py:9] Application startup complete.\n(EngineCore pid=1) INFO 03-23 07:20:41 [gpu_worker.py:140] Sleep mode freed 24.69 GiB memory, 16.27 GiB memory is still in use.\n(EngineCore pid=1) INFO 03-23 07:20:41 [abstract.py:312] It took 0.06 seconds to fall asleep.",
-        "healthy", "16.27 GiB of GPU memory were still in use", "does not show",
+        "healthy", "16.27 GiB of GPU memory were still in use; that", "does not show",
     ),
     "a CPU backend whose own budget is used up": (
         "ValueError: Available memory on node 0 (4.66/18.0 GiB) on kv cache allocation is less than requested memory for kv (-0.39 GiB).",
@@ -492,7 +492,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a handler of outputs whose traceback is cut": (
         '(APIServer pid=1) ERROR 10-07 11:17:01 [async_llm.py:480] AsyncLLM output_handler failed.\n(APIServer pid=1) ERROR 10-07 11:17:01 [async_llm.py:480] Traceback (most recent call last):\n(APIServer pid=1) ERROR 10-07 11:17:01 [async_llm.py:480]   File "/x/vllm/v1/engine/async_llm.py", line 474, in output_handler\n(APIServer pid=1) ERROR 10-07 11:17:01 [async_llm.py:480]     logger_manager.record(',
-        "engine_dead", "ends within a traceback", "lines above",
+        "engine_dead", "ends inside the traceback", "lines above",
     ),
     "a pasted traceback without a head or an end": (
         'File "/x/vllm/v1/worker/gpu_worker.py", line 31, in\nfrom vllm.v1.ring import Ring\nFile "/x/vllm/attention/utils/fa_utils.py", line 56, in get_version\nif not is_supported(version):\n^^^^^^',
@@ -512,6 +512,6 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a dead engine before the cut traceback of its API server": (
         "(EngineCore pid=2) ERROR 03-06 10:50:14 [core.py:9] EngineCore encountered a fatal error.\n(EngineCore pid=2) ERROR 03-06 10:50:14 [core.py:9] Traceback (most recent call last):\n(APIServer pid=1) ERROR 03-06 10:50:15 [async_llm.py:480] Traceback (most recent call last):\n(APIServer pid=1) ERROR 03-06 10:50:15 [async_llm.py:480]   File \"/x/vllm/v1/engine/async_llm.py\", line 474, in output_handler",
-        "engine_dead", "lines above", "ends within a traceback",
+        "engine_dead", "lines above", "ends inside the traceback",
     ),
 }  # fmt: skip

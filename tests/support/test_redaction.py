@@ -58,6 +58,7 @@ STAYS = (
     "generation tokens: 5000 of 8192", "the key is missing", "write KEY: VALUE lines there", "api.token: is missing, add it", "Token is missing",
     "--max-model-len 8192 --served-model-name chat", "http://10.0.0.7:8000/metrics answered 503", "https://host/docs/hooks/kubernetes",
     "--x=y --tokenizer=Qwen/Qwen3-8B --max-num-batched-tokens = 8192", "max_tokens = 512",
+    "vllm serve: error: argument --api-key: expected at least one argument", "argument --api-key: expected one argument",
 )  # fmt: skip
 
 

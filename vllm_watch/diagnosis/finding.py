@@ -121,7 +121,7 @@ class Finding:
     def hint(self) -> str:
         """A sentence with the hint that a tool (uv, git) prints below its error, or ""."""
         found = next((found for each in self.tail if (found := _HINT.match(each))), None)
-        return f"Its own hint: {found[1][:QUOTED]}." if found else ""
+        return f"The tool's own hint: {found[1][:QUOTED]}." if found else ""
 
     @property
     def order(self) -> tuple[float, int, int]:

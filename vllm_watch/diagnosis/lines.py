@@ -27,6 +27,9 @@ FRAME = re.compile(
 )
 """A frame of a Python traceback: file and function."""
 
+EXCEPTION = re.compile(r"\b[A-Z]\w{0,80}(?:Error|Exception)\b")
+"""The name of an exception."""
+
 IGNORES = re.compile(
     r"(?:[:;,.] ?|\band |\bis )ignor(?:ed|ing)(?: it)?[.)]?\s*$|\bignore (?:the |this )?error and (?:continue|go on)\b"
 )

@@ -44,7 +44,6 @@ _EXCEPTION = re.compile(
     r"|(?<=\] )[A-Z]\w{0,80}(?:Error|Exception)\(['\"].{1,2000}['\"]\)$"
     r"|\bwhat\(\): +(?!.{0,120}:\s*$)\S"
 )
-_NAMED = re.compile(r"\b[A-Z]\w{0,80}(?:Error|Exception)\b")
 _ERROR = re.compile(r"\b(?:ERROR|CRITICAL)\b\]?(?: \d\d-\d\d \d\d:\d\d:\d\d)?+(?: ?\[?[\w./]{1,80}:\d{1,6}\])?+:? ?+|\[E\d{4} [\d:.]{8,20} [^\]]{1,80}\] ")  # fmt: skip
 _NOT_A_MESSAGE = re.compile(
     r"\s|$|[\^~-]|Traceback \(most|During handling|The above exc|File \"|[\w.]{1,80}\(.*\)?$|[\w., ]{1,80} = |\*\*|\)"
@@ -344,7 +343,7 @@ class Scanner:
     def _heading(self, text: str) -> tuple[int, str] | None:
         """Return the line before a traceback, if it names the exception."""
         number, before = self._line_before()
-        named = number == self.lines - 1 and _process(before) == _process(text) and _NAMED.search(before)  # fmt: skip
+        named = number == self.lines - 1 and _process(before) == _process(text) and lines.EXCEPTION.search(before)  # fmt: skip
         return (number, before) if named else None
 
     def _add(self, of: Rule, text: str, at: int) -> None:

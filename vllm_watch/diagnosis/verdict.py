@@ -96,7 +96,7 @@ def _critical_at_the_end(scanner: Scanner) -> tuple[int, str] | None:
 
 def _without_message(scanner: Scanner, life: Life, traced: tuple[int, str]) -> Diagnosis:
     if (
-        _NAMED.search(traced[1])
+        lines.EXCEPTION.search(traced[1])
         and "Traceback (" not in traced[1]
         and lines.FRAME.search(traced[1]) is None
     ):
@@ -107,8 +107,8 @@ def _without_message(scanner: Scanner, life: Life, traced: tuple[int, str]) -> D
 
 
 def _cut_below(life: Life, root: Finding) -> Diagnosis:
-    text = "This log ends within a traceback below this line, before its exception, which has the reason: diagnose more of the log."
-    return life.diagnosis(root.rule.failure, _SURE_OF_DEATH, "an exception ended the engine, and its message is not in this log", text, (root.number, root.line), fatal=True)  # fmt: skip
+    text = "The log ends inside the traceback below this line, before the exception that gives the reason: diagnose more of the log."
+    return life.diagnosis(root.rule.failure, _SURE_OF_DEATH, "an exception was raised here, and its message is not in this log", text, (root.number, root.line), fatal=True)  # fmt: skip
 
 
 def _last_statement(scanner: Scanner) -> Diagnosis | None:
@@ -168,7 +168,6 @@ _FRAME_LINES = 3  # a frame has up to three lines
 
 _UNPROVEN = "This log does not show that the server came up."
 
-_NAMED = re.compile(r"\b[A-Z]\w{0,80}(?:Error|Exception)\b")
 _ERROR = re.compile(r"\bERROR\b|\bCRITICAL\b|\b\w*(?:Error|Exception)\b")
 
 
@@ -305,12 +304,8 @@ def _serving(scanner: Scanner, life: Life) -> Diagnosis:
 
 def _asleep(life: Life) -> str:
     held = life.facts.known.get("gpu_memory_asleep_gib")
-    of_memory = (
-        ""
-        if held is None
-        else f" {held:g} GiB of GPU memory were still in use when it first fell asleep: the weights should not be part of it."
-    )
-    return f" It sleeps (POST /sleep).{of_memory}" if life.asleep else ""
+    kept = "" if held is None else f" When it first fell asleep, {held:g} GiB of GPU memory were still in use; that should not include the weights."  # fmt: skip
+    return f" It is asleep (POST /sleep).{kept}" if life.asleep else ""
 
 
 def _no_tokens(scanner: Scanner, life: Life) -> Diagnosis:

@@ -34,7 +34,7 @@ _OPTION = re.compile(
     r"""((?<![\w-])--[\w-]++)(\s++|["'],\s*+["'])((?!\[hidden\])[^\s"'-][^\s"']*+|(?=["']\w)"""
     rf"{_VALUE})"
 )
-# Hide an unknown authentication scheme, too.
+# Hide an unknown authentication scheme, too. argparse reports "--api-key: expected one argument".
 _HEADER = re.compile(
     r"\b(X-API-Key|API-Key|Authorization)\s*+:\s*+(?!expected (?:one|at least one) argument)"
     r"((?:Bearer|Basic|Token|ApiKey)\s++)?[^\s'\",]++(?(2)|(?:[ \t]++(?!\[hidden\])[^\s'\",]++)?)",

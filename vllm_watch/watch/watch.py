@@ -42,7 +42,7 @@ class Judge(Generic[_D]):
     def __init__(self, target: str, detectors: Mapping[str, _D]) -> None:
         self.target = target
         self.failures: dict[str, str] = {}  # detector slug → last exception
-        self._told_failures: dict[str, str] = {}
+        self._reported_failures: dict[str, str] = {}
         self._detectors: dict[str, _D] = dict(detectors)
         self._timeline = Timeline()
         self._lifecycle = Lifecycle(target)
@@ -60,8 +60,8 @@ class Judge(Generic[_D]):
 
     def new_failures(self) -> dict[str, str]:
         """Return the failures that are new since the last call."""
-        told, self._told_failures = self._told_failures, dict(self.failures)
-        return {slug: each for slug, each in self.failures.items() if told.get(slug) != each}
+        before, self._reported_failures = self._reported_failures, dict(self.failures)
+        return {slug: each for slug, each in self.failures.items() if before.get(slug) != each}
 
     def _verdicts(self, of: Callable[[str, _D], Sequence[Verdict]]) -> list[Verdict]:
         verdicts: list[Verdict] = []
