@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import contextlib
 import signal
 import sys
 import time
@@ -22,6 +21,7 @@ from vllm_watch.sources.recording import Writer
 from vllm_watch.sources.trace_line import to_line
 from vllm_watch.sources.vllm import VllmSource
 from vllm_watch.support import logs
+from vllm_watch.support.waiting import happens
 
 HELP = """\
 Record a server's answers and this host's GPUs to a trace file, until Ctrl-C or for a given time. A
@@ -101,9 +101,7 @@ class _Recording:
                 while due < end and not stopping.is_set():
                     await self._look(source, gpus, cpu, began)
                     due = max(due + interval_seconds, time.monotonic())
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(max(0.0, min(due, end) - time.monotonic())):
-                            await stopping.wait()
+                    await happens(stopping, max(0.0, min(due, end) - time.monotonic()))
         finally:
             cpu.close()
             await gpus.close()

@@ -13,6 +13,7 @@ from aiohttp import web
 from vllm_watch.board.board import Board, TooManyListenersError, Updates
 from vllm_watch.export.answers import refusal
 from vllm_watch.export.status import Status, to_json
+from vllm_watch.support.waiting import happens
 
 BATCH_SECONDS = 1.0  # limits the work per page
 URGENT_SECONDS = 0.1  # groups many incidents into few batches
@@ -78,11 +79,7 @@ async def _batch(status: Status, response: web.StreamResponse, updates: Updates)
 async def _pause(updates: Updates) -> None:
     rest_seconds = BATCH_SECONDS - URGENT_SECONDS
     for event, seconds in ((updates.closed, URGENT_SECONDS), (updates.urgent, rest_seconds)):
-        try:
-            async with asyncio.timeout(seconds):
-                await event.wait()
-        except TimeoutError:
-            continue
+        await happens(event, seconds)
 
 
 def _event(name: str, data: str) -> str:

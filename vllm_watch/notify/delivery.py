@@ -16,6 +16,7 @@ from vllm_watch.notify.ledger import Ledger
 from vllm_watch.notify.policy import Batch
 from vllm_watch.notify.words import message
 from vllm_watch.settings.notifications import NotificationsSettings, NotifierSettings
+from vllm_watch.support.waiting import happens
 
 _log = structlog.get_logger()
 
@@ -77,12 +78,8 @@ class Delivery:
             except Exception:  # noqa: BLE001 - a bug must not end the loop
                 _log.exception("notifier_broke", notifier=self._name)
                 wait_seconds = AGAIN_SECONDS_MAX
-            try:
-                async with asyncio.timeout(wait_seconds):
-                    await self._woken.wait()
-            except TimeoutError:
-                continue
-            self._woken.clear()
+            if await happens(self._woken, wait_seconds):
+                self._woken.clear()
 
     async def _step(self) -> float | None:
         now_t = time.time()

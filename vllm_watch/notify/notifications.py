@@ -17,6 +17,7 @@ from vllm_watch.notify.delivery import Delivery
 from vllm_watch.notify.kubernetes_events import Events
 from vllm_watch.notify.ledger import Ledger
 from vllm_watch.settings.notifications import AnyNotifier, KubernetesEvents, NotificationsSettings
+from vllm_watch.support.waiting import happens
 
 _log = structlog.get_logger()
 
@@ -131,11 +132,7 @@ class Notifications:
             except Exception:  # noqa: BLE001 - the next read may succeed
                 _log.exception("notifications_not_looked")
             await asyncio.sleep(SETTLE_SECONDS)
-            try:
-                async with asyncio.timeout(LOOK_SECONDS):
-                    await self._woken.wait()
-            except TimeoutError:
-                continue
+            await happens(self._woken, LOOK_SECONDS)
 
     def _look(self) -> None:
         now_t = time.time()

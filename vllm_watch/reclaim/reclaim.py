@@ -25,6 +25,7 @@ from vllm_watch.signals.holders.records import Limits
 from vllm_watch.sources.processes import ProcessFacts, ProcReader, parse_stat
 from vllm_watch.state.journal import Entry, Journal
 from vllm_watch.support.quantities import size
+from vllm_watch.support.waiting import happens
 
 SAME_START_SECONDS = 2.0
 """Tolerance for comparing start times. Each reading may be off by a second, and no PID is reused
@@ -67,13 +68,9 @@ class Pinned:
         end = asyncio.Event()
         loop.add_reader(self._descriptor, end.set)
         try:
-            async with asyncio.timeout(seconds):
-                await end.wait()
-        except TimeoutError:
-            return not self.lives()
+            return await happens(end, seconds) or not self.lives()
         finally:
             loop.remove_reader(self._descriptor)
-        return True
 
     def state(self, procfs: Path = Path("/proc")) -> str | None:
         facts = ProcReader(procfs).read(self.pid)
