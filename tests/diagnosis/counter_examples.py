@@ -254,6 +254,7 @@ COUNTER_EXAMPLES: dict[str, str] = {
     "xid_or_gpu_lost/fallen off the bus": "the GPU is on the bus",
     "xid_or_gpu_lost/illegal memory access": "all memory accesses are legal",
     "npu_operator_failed/aclnn": "INFO 11-21 03:00:00 [x.py:1] aclnnMatmul is used for w8a8",
+    "unknown/TVM_FFI_": "TVM_FFI_ICHECK of another kernel passed",
     "assertion_failed/Assertion error csrc": "Assertion error in tests",
     "assertion_failed/AssertionError": "AssertionError: 32768 is not divisible by 3",
     "grammar_failed/Failed to advance FSM": "advanced the FSM for request cmpl-1",

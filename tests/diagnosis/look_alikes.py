@@ -514,4 +514,24 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
         "(EngineCore pid=2) ERROR 03-06 10:50:14 [core.py:9] EngineCore encountered a fatal error.\n(EngineCore pid=2) ERROR 03-06 10:50:14 [core.py:9] Traceback (most recent call last):\n(APIServer pid=1) ERROR 03-06 10:50:15 [async_llm.py:480] Traceback (most recent call last):\n(APIServer pid=1) ERROR 03-06 10:50:15 [async_llm.py:480]   File \"/x/vllm/v1/engine/async_llm.py\", line 474, in output_handler",
         "engine_dead", "lines above", "ends inside the traceback",
     ),
+    "indices of another integer type": (
+        "RuntimeError: Worker failed with error 'expected scalar type Long but found Int'",
+        "unknown", "only forwards its message", "--dtype",
+    ),
+    "the input of a step that failed, and no exception": (
+        "(EngineCore pid=5) ERROR 10-06 13:28:27 [dump_input.py:69] Dumping input data for V1 LLM engine (v0.11.1) with config: model='/a', dtype=torch.bfloat16",
+        "unknown", "the exception is not in this log", "model=",
+    ),
+    "a step of the start that came later": (
+        "(EngineCore pid=2) INFO 10-15 23:09:23 [backends.py:274] Compiling a graph for dynamic shape takes 41.40 s\n(EngineCore pid=2) INFO 10-15 23:17:21 [monitor.py:33] torch.compile takes 47.72 s in total\n(EngineCore pid=2) INFO 10-15 23:17:22 [x.py:9] Next",
+        "unknown", "step is line 2.", "stays there",
+    ),
+    "an error that its library ignores": (
+        "(Worker pid=7) Ignored error while writing commit hash to /root/refs/main: [Errno 13] Permission denied: '/root/refs/main'.\n(APIServer pid=1) INFO 05-19 02:40:32 [api_server.py:602] Starting vLLM server on http://0.0.0.0:8011",
+        "healthy", "It came up", "permissions",
+    ),
+    "a cache whose size is set": (
+        "(Worker pid=2) INFO 09-22 01:20:17 [gpu_worker.py:544] Initial free memory 93.95 GiB, reserved 4.0 GiB memory for KV Cache as specified by kv_cache_memory_bytes config and skipped memory profiling.\nValueError: To serve at least one request with the model's max seq len (1048576), 7.89 GiB KV cache is needed, which is larger than the available KV cache memory (4.0 GiB).",
+        "kv_cache_too_small", "raise or drop it", "another process",
+    ),
 }  # fmt: skip

@@ -214,6 +214,26 @@ CASES = {
         "RuntimeError: my_gemm does not support this arch\n",
         "unknown", 1, "generation", "its message",
     ),
+    "a compiler that is only asked for an option": (
+        "clang (LLVM option parsing): Unknown command line argument '-amdgpu-ring=1'.\nfailed to execute:/opt/rocm/clang++ -mllvm -amdgpu-ring=1 -x hip -c /dev/null -o /dev/null",
+        "unknown", 1, "No rule matches", "consequence",
+    ),
+    "NVLink SHARP without its fabric": (
+        "h:1:1 [0] transport/nvls.cc:379 (nvlsAllocateMem) NCCL WARN Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2 : CUDA error 802 'system not yet initialized'.\n(Worker pid=2) ERROR [pynccl_wrapper.py:417] raise RuntimeError(f\"NCCL error: {error_str}\")\n(Worker pid=2) ERROR RuntimeError: NCCL error: unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+        "nccl_init_failure", 1, "NCCL_NVLS_ENABLE=0", "not initialized yet",
+    ),
+    "a library's own error before its summary": (
+        "E0304 18:52:09.815541 libfabric_rail.cpp:455] fi_getinfo failed for rail 0: No data available\nnixl_cu12._bindings.nixlBackendError: NIXL_ERR_BACKEND",
+        "unknown", 1, "No rule matches", "UCX",
+    ),
+    "an abort whose place is below": (
+        "Abort was called at 84 line in file:\n../../neo/linear_stream.h",
+        "unknown", 1, "No rule matches", "not a log",
+    ),
+    "a library's warning": (
+        "(EngineCore pid=60) INFO 04-27 19:07:51 [worker.py:679] Registering KV_Caches.\nW0427 19:07:51.968335 60 ucx_utils.cpp:581] memory is detected as host",
+        "benign_warning_noise", 2, "only warnings", "hangs",
+    ),
 }  # fmt: skip
 
 

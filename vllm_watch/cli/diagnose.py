@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from vllm_watch.cli.helpers import exit_status
 from vllm_watch.diagnosis.catalogue import FAILURES
+from vllm_watch.diagnosis.explaining import as_sentence
 from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.diagnosis.report import NOT_VLLM, Check, Diagnosis, Fix, to_json
 from vllm_watch.errors import WatchError
@@ -65,12 +66,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _lines(diagnosis: Diagnosis) -> list[str]:
-    sentence = f"{diagnosis.sentence[0].upper()}{diagnosis.sentence[1:]}"
-    said = [f"{sentence} (confidence {diagnosis.confidence:g})"]
+    sentence = as_sentence(diagnosis.sentence)
+    said = [f"{sentence[:-1]} (confidence {diagnosis.confidence:g})"]
     if diagnosis.root_cause_line is not None:
         said += ["", f"  line {diagnosis.line_number}: {diagnosis.root_cause_line}"]
     # The explanation may repeat the sentence above.
-    if explanation := diagnosis.explanation.removeprefix(f"{sentence}.").strip():
+    if explanation := diagnosis.explanation.removeprefix(sentence).strip():
         said += ["", explanation]
     checks = [fix for fix in diagnosis.fixes if isinstance(fix, Check)]
     changes = [fix for fix in diagnosis.fixes if not isinstance(fix, Check)]

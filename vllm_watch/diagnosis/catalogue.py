@@ -73,12 +73,27 @@ IGNORED = (
 
 _COMPLAINTS = ("rror:", "FATAL", "FAILED", "ailed", "annot ", "refused", "not permitted", "format error", "denied", "exceeds ", "must ", "Missing ", "CMake Error", "ould not", "[error]", " received ", " got ", ", but found", "kernel ABI")  # fmt: skip
 
-NOTED = frozenset(("nccl_debug", "wsl", "mixed_gpus", "ignored_fields", "no_offload", "shut_down"))
+NOTED = frozenset(
+    (
+        "nccl_debug",
+        "wsl",
+        "mixed_gpus",
+        "ignored_fields",
+        "kv_cache_memory_set",
+        "no_offload",
+        "shut_down",
+    )
+)
 """Marks that conditions may require."""
 
 MARKS: dict[str, tuple[str, ...]] = {
     "banner": ("vLLM API server version", "  version "),
-    "ready": ("Application startup complete", "Uvicorn running on", "Starting vLLM API server"),
+    "ready": (
+        "Application startup complete",
+        "Uvicorn running on",
+        "Starting vLLM API server",
+        "Starting vLLM server on ",
+    ),
     "serving": ("throughput:", '" 200', "Finished request"),
     "request": ('"POST /v1/', '"GET /v1/', '"POST /generate'),
     "sleep": ("to fall asleep", "to wake up"),
@@ -94,13 +109,16 @@ MARKS: dict[str, tuple[str, ...]] = {
     "nccl_debug": ("NCCL INFO", "NCCL WARN"),
     "ignored_fields": ("present in the request but ignored",),
     "shut_down": ("Shutdown initiated (timeout",),
+    "kv_cache_memory_set": ("specified by kv_cache_memory_bytes config",),
     "no_offload": ("Offloader set to NoopOffloader",),
+    "dump": ("Dumping input data for V1",),
     "prompts": ("Processed prompts:", "Adding requests:"),
     "variable": ("VLLM_",),
     "given": ("non-default args:",),
     "mixed_gpus": ("Detected different devices in the system",),
     "wsl": ("WSL is detected", "microsoft-standard-WSL"),
     "warning": ("WARNING", "Warning:"),
+    "native": (".cpp:", ".cc:"),
     "error": ("ERROR", "CRITICAL", "[E0", "[E1", "Error", "Exception", "Traceback", "what(): "),
     "complaint": _COMPLAINTS,
     "import": ("ailed to import", "rror importing"),

@@ -167,8 +167,12 @@ def _place(slug: str, root: Finding) -> str:
 
 
 def as_sentence(text: str) -> str:
-    """Return the text with a capital and a full stop."""
-    return text if not text else f"{text[0].upper()}{text[1:]}."
+    """Return the text with a capital and a full stop. vLLM keeps its name."""
+    return (
+        text
+        if not text
+        else f"{text[:1] if text.startswith('vLLM') else text[0].upper()}{text[1:]}."
+    )
 
 
 def in_general(of: Failure | Variant) -> str:
@@ -219,7 +223,7 @@ def unexplained(life: Life, root: Finding) -> Diagnosis:
     """Return the diagnosis of an error without a class."""
     known, evidence = meaning_of(life, root)
     below = root.message_below[:QUOTED]
-    below = f"Its message: {below}" if below else ""
+    below = f"Its message: {below}{'' if below[-1] in '.!?' else '.'}" if below else ""
     if known is not None:
         sentence = known.sentence
         at_border = OF_INTERFACE.search(root.line)

@@ -34,6 +34,7 @@ _NO_CODE = re.compile(r"\s*(?:File \"|Traceback|[\^~]|$)|\S")
 _RAISED = re.compile(r"\braise [\w.]+\(")
 _SUMMARIES = (
     (re.compile(r"unhandled \w{1,20} error|\bncclInternalError\b"), re.compile(r"NCCL WARN "), 100_000),
+    (re.compile(r"\bNIXL_ERR_\w+\W*$"), re.compile(r"^E\d{4} "), OUTPUT_LINES),
     (re.compile(r"\bFailed to load\b(?! model)"), re.compile(r"\.so\S{0,40}: cannot open"), OUTPUT_LINES),
     (re.compile(r"\b(?:EOFError|BrokenPipeError|ConnectionResetError)\b"), re.compile(r"[Ee]xit ?[Cc]ode:?\s*\(?(?:-\d|137|139)\b"), OUTPUT_LINES),
 )  # fmt: skip
@@ -45,7 +46,7 @@ _NOT_IMPORTED = re.compile(r"(?:ailed to import|rror importing) (?:from )?['\"]?
 _NAMES = re.compile(r"[^\W_]+")
 _OBJECT = re.compile(r"'([^']{1,400})'")
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]{3,60}\b")
-_ADVICE = re.compile(r"(?:^|[.;:!] |\] ?|\n)((?!Run 'docker|Set the environment variable HYDRA)(?:You (?:may|might|can|could|should|need|must)|If you|[Pp]lease|To (?:fix|avoid|bypass|disable|enable)|Try|Consider|Make sure|Increase|Reduce|Set|Use|Run|Install|Pass|Call)\b(?! (?:of|out|to)\b)(?:e\.g\. |[^.\n]|\.(?=\S)){5,300})")  # fmt: skip
+_ADVICE = re.compile(r"(?:^|[.;:!] |\] ?|\n)((?!Run 'docker|Set the environment variable HYDRA)(?:You (?:may|might|can|could|should|need|must)|If you|[Pp]lease|To (?:fix|avoid|bypass|disable|enable)|Try|Consider|Make sure|Increase|Reduce|Set|Use|Run|Install|Pass|Call)\b(?! (?:of|out|to)\b)(?= \S+ \S)(?:e\.g\. |[^.\n]|\.(?=\S)){5,300})")  # fmt: skip
 
 _HINT = re.compile(r"[ \t]{0,20}hint: (.{5,300})")
 
@@ -97,6 +98,8 @@ class Finding:
         """The message below its first line."""
         own = _PREFIX.match(self.line)
         mark = own[0].rstrip() if own else ""
+        if self.tail and self.tail[0].startswith("  "):
+            mark = ""
         same = [each[len(mark) :] for each in takewhile(lambda each: each.startswith(mark), self.tail)]  # fmt: skip
         if (self.line[-1:] == ":" and _BARE.search(self.line)) or _PLACE.search(self.line):
             record = list(takewhile(lambda each: mark or not _NEW.match(each), same))
@@ -121,7 +124,7 @@ class Finding:
     def hint(self) -> str:
         """A sentence with the hint that a tool (uv, git) prints below its error, or ""."""
         found = next((found for each in self.tail if (found := _HINT.match(each))), None)
-        return f"The tool's own hint: {found[1][:QUOTED]}." if found else ""
+        return f"The tool's own hint: {found[1][:QUOTED].rstrip('.')}." if found else ""
 
     @property
     def order(self) -> tuple[float, int, int]:
@@ -173,7 +176,7 @@ def root(findings: list[Finding]) -> Finding | None:
         return next(reasons, best)
     if _RAISED.search(best.line):
         after = (each for each in findings if each.rule is best.rule and 0 < each.number - best.number <= RAISED_LINES)  # fmt: skip
-        return next(after, best)
+        best = next(after, best)
     return _reason(best, findings) or _last(best, findings) or best
 
 
@@ -206,7 +209,7 @@ def _reason(of: Finding, findings: list[Finding]) -> Finding | None:
 
 
 AREAS = tuple((re.compile(pattern), words) for pattern, words in (
-    (r" <module>$", "the import of this module"),
+    (r"(?<!setup\.py)(?<!>) <module>$", "the import of this module"),
     (r"nixl|mooncake|lmcache|kv_transfer|kv_connector|/kv_offload", "KV transfer or offload (a KV connector)"),
     (r"/vllm/(?:multimodal|transformers_utils/processors)|mm_processor|preprocessor", "image, video or audio processing"),
     (r"structured_output|xgrammar|llguidance|outlines", "structured output"),

@@ -85,6 +85,7 @@ class Life:
     cautioned: dict[str, tuple[int, str]] = field(default_factory=dict)  # setting → last WARNING
     timed_out: tuple[int, str] | None = None  # the first that a worker warned of in the start
     progress: tuple[int, str] | None = None  # the last line that showed a phase
+    dumped: tuple[int, str] | None = None  # the first line of the input of a step that failed
     ended: tuple[int, str] | None = None  # the last line before a dead process's clean-up
     captured: tuple[int, str] | None = None  # the last frame of a CUDA graph capture
     complaint: Finding | None = None  # the first line that reports a failure and matches no rule
@@ -241,6 +242,7 @@ class Life:
     def made_tokens(self, *, reported: bool) -> None:
         """Drop unknown errors. After HEALED_LINES reports, also drop temporary errors."""
         self.serving, self.phase, self.timed_out, self.complaint = True, phases.SERVE, None, None
+        self.dumped = None
         self.progress_lines += reported
         healed = self.progress_lines >= HEALED_LINES
         for failure, found in list(self.findings.items()):

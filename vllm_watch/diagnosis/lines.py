@@ -16,14 +16,14 @@ _SHOWN_BEFORE = 2000
 
 _COLOUR = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_LEVEL = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)(?= \d\d-\d\d \d\d:)|(?<![\w.'\"/-])(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL|TRACE)(?=[\s:\]|,]|$)|\[([EWIF])(?:\d{3,4})? |\b\w*Warning(?=: )")  # fmt: skip
+_LEVEL = re.compile(r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)(?= \d\d-\d\d \d\d:)|(?<![\w.'\"/-])(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL|TRACE)(?=[\s:\]|,]|$)|\[([EWIF])(?:\d{3,4})? |^(W)(?=\d{4} [\d:.]{8,20} +(?:\d+ )?\S{1,80}\.(?:cpp|cc):)|\b\w*Warning(?=: )")  # fmt: skip
 _DATE = re.compile(r" \d\d-\d\d \d\d:")
 _QUIET = frozenset(("DEBUG", "INFO", "WARNING", "TRACE"))
 _DOCKER = '{"log":"'
 
 
 FRAME = re.compile(
-    r'File "([^"]{1,300})",(?: line \d+,)? in(?: (?:(?:void|auto|int) (?=[\w:]+\())?(\S+)|$)'
+    r'File "([^"]{1,300})",(?: line \d+,)? in(?: (?:(?:virtual )?(?:void|auto|int) (?=[\w:]+\())?(\S+)|$)'
 )
 """A frame of a Python traceback: file and function."""
 
@@ -31,7 +31,7 @@ EXCEPTION = re.compile(r"\b[A-Z]\w{0,80}(?:Error|Exception)\b")
 """The name of an exception."""
 
 IGNORES = re.compile(
-    r"(?:[:;,.] ?|\band |\bis )ignor(?:ed|ing)(?: it)?[.)]?\s*$|\bignore (?:the |this )?error and (?:continue|go on)\b"
+    r"(?:[:;,.] ?|\band |\bis )ignor(?:ed|ing)(?: it)?[.)]?\s*$|\bIgnored error\b|\bignore (?:the |this )?error and (?:continue|go on)\b"
 )
 """A program ignores the failure that this line reports."""
 
@@ -74,8 +74,8 @@ def is_quiet(text: str, at: int) -> bool:
             level, dated = found, dated or _DATE.match(text, found.end()) is not None
     if level is None:
         return False
-    if level[1]:
-        return level[1] in "WI"
+    if native := level[1] or level[2]:
+        return native in "WI"
     return level[0] in _QUIET or level[0].endswith("Warning")
 
 

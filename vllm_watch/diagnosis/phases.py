@@ -22,6 +22,7 @@ PROGRESS: tuple[tuple[str, int], ...] = (
     ("odel loading took", PROFILE),
     ("Encoder cache will be initialized", PROFILE),
     ("Dynamo bytecode transform time", PROFILE),
+    ("orch.compile takes", PROFILE),
     ("Cache the graph for", PROFILE),
     ("ompiling a graph for", PROFILE),
     ("Available KV cache memory", ALLOCATE),

@@ -44,7 +44,7 @@ _EXCEPTION = re.compile(
     r"|(?<=\] )[A-Z]\w{0,80}(?:Error|Exception)\(['\"].{1,2000}['\"]\)$"
     r"|\bwhat\(\): +(?!.{0,120}:\s*$)\S"
 )
-_ERROR = re.compile(r"\b(?:ERROR|CRITICAL)\b\]?(?: \d\d-\d\d \d\d:\d\d:\d\d)?+(?: ?\[?[\w./]{1,80}:\d{1,6}\])?+:? ?+|\[E\d{4} [\d:.]{8,20} [^\]]{1,80}\] ")  # fmt: skip
+_ERROR = re.compile(r"\b(?:ERROR|CRITICAL)\b\]?(?: \d\d-\d\d \d\d:\d\d:\d\d)?+(?: ?\[?[\w./]{1,80}:\d{1,6}\])?+:? ?+|\[E\d{4} [\d:.]{8,20} [^\]]{1,80}\] |^E\d{4} [\d:.]{8,20} +(?:\d{1,9} )?[\w./]{1,80}:\d{1,6}\] ")  # fmt: skip
 _NOT_A_MESSAGE = re.compile(
     r"\s|$|[\^~-]|Traceback \(most|During handling|The above exc|File \"|[\w.]{1,80}\(.*\)?$|[\w., ]{1,80} = |\*\*|\)"
     r"|(?:raise|return|self|await|with|async|for|if|try|else|def|class|while|yield|assert|from|import)\b"
@@ -68,6 +68,9 @@ _COMPLAINT = re.compile(
     r"|\brefused\b|\bnot permitted\b|[Ee]xec format error|\b[Dd]enied\b|\bexceeds \w{1,20} available\b|\[error\]|\bCMake Error\b|, (?:but|however,?) (?:got|received|found) \S|\bMissing \d+ |\bdoes not support the kernel ABI\b|\bmust (?:be|match|equal)\b"
 )
 """Words that report a failure."""
+
+_PROBE = re.compile(r" -c /dev/null\b")
+"""A compiler is only asked whether it knows an option."""
 
 _NO_EVIDENCE = re.compile(
     r"\b(?:common|possible|potential|likely) (?:root )?(?:causes?|reasons?)\b|\bunrecognized arguments: *+(?=.)|\binput_value="
@@ -302,13 +305,13 @@ class Scanner:
                 continue
             said_at = max(said_at, span[1] if each.rank is Rank.DEATH else len(text))
             self._add(each, text, span[0])
-        if "error" in interest.marks:
+        if "error" in interest.marks or "native" in interest.marks:
             self._unknown(text, said_at)
         return said_at >= 0
 
     def _complain(self, text: str) -> None:
         at = _COMPLAINT.search(text)
-        if at is None or lines.FRAME.search(text):
+        if at is None or lines.FRAME.search(text) or _PROBE.search(text):
             return
         if _process(text) in self._ignored:
             self.life.overlooked = self.life.overlooked or (self.lines, lines.shown(text, 0))
@@ -402,16 +405,23 @@ class Scanner:
             life.stopped = life.stopped or self.lines
         if "end" in marks and life.ended is None and self.lines > 1:
             life.ended = self._line_before()
-        if "prompts" in marks:
-            life.answered_all = _ALL_ANSWERED.search(text) is not None
+        self._mark_work(text, marks)
         self._mark_settings(text, marks)
+
+    def _mark_work(self, text: str, marks: list[str]) -> None:
+        if "dump" in marks and self.life.dumped is None:
+            self.life.dumped = self.lines, text[: text.find(" with config")]
+        if "prompts" in marks:
+            self.life.answered_all = _ALL_ANSWERED.search(text) is not None
 
     def _mark_settings(self, text: str, marks: list[str]) -> None:
         if "given" in marks:
             self.life.give(text)
         if "variable" in marks and self.life.switched is None and (on := _SWITCHED.search(text)):
             self.life.switched = self.lines, on[1]
-        if "warning" in marks:
+        if "warning" in marks or (
+            "native" in marks and text.startswith("W") and lines.is_quiet(text, len(text))
+        ):
             self.life.warn(self.lines, lines.shown(text, 0))
 
     def _line_before(self) -> tuple[int, str]:

@@ -64,21 +64,18 @@ def _waiting(scanner: Scanner) -> str:
 def _remark(scanner: Scanner) -> Finding | None:
     """Return the first of the last lines that may report a failure."""
     texts = [lines.clean(each) for each in scanner.last]
-    before, quiet = scanner.lines - len(texts) + 1, False
+    before, quiet, heading = scanner.lines - len(texts) + 1, False, None
     for at, text in enumerate(texts):
         found = _REMARK.search(text)
         quiet = lines.is_quiet(text, len(text)) if lines.has_level(text) else quiet
         known = any(each in text for each in (*HARMLESS, *USERS_TEXT)) or lines.IGNORES.search(text)
         native = text.lstrip().startswith("frame #")
-        if (
-            found is not None
-            and not native
-            and not known
-            and not quiet
-            and not text.rstrip().endswith(":")
-        ):
-            return Finding(_BY_WORDS, lines.shown(text, found.start()), before + at, scanner.life.phase, found.start(), tail=texts[at + 1 : at + 1 + TAIL_LINES])  # fmt: skip
-    return None
+        if found is not None and not native and not known and not quiet:
+            remark = Finding(_BY_WORDS, lines.shown(text, found.start()), before + at, scanner.life.phase, found.start(), tail=texts[at + 1 : at + 1 + TAIL_LINES])  # fmt: skip
+            if not text.rstrip().endswith(":"):
+                return remark
+            heading = heading or remark
+    return heading
 
 
 def _critical_at_the_end(scanner: Scanner) -> tuple[int, str] | None:
@@ -109,6 +106,11 @@ def _without_message(scanner: Scanner, life: Life, traced: tuple[int, str]) -> D
 def _cut_below(life: Life, root: Finding) -> Diagnosis:
     text = "The log ends inside the traceback below this line, before the exception that gives the reason: diagnose more of the log."
     return life.diagnosis(root.rule.failure, _SURE_OF_DEATH, "an exception was raised here, and its message is not in this log", text, (root.number, root.line), fatal=True)  # fmt: skip
+
+
+def _in_a_step(life: Life, dumped: tuple[int, str]) -> Diagnosis:
+    text = "The engine writes its input when a step fails or times out, and then the exception. This log ends before it: diagnose more of the log."
+    return life.unknown("a step of the engine failed; the exception is not in this log", text, dumped, fatal=True)  # fmt: skip
 
 
 def _last_statement(scanner: Scanner) -> Diagnosis | None:
@@ -165,6 +167,7 @@ _BROKEN = re.compile(
 )
 
 _FRAME_LINES = 3  # a frame has up to three lines
+_LAST_STEP_LINES = 1  # only the last line of a log can be the step in which it stays
 
 _UNPROVEN = "This log does not show that the server came up."
 
@@ -268,6 +271,8 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
     if not scanner.of_vllm and not ready:
         return _of_no_server(scanner)
     if not life.asked_to_stop:
+        if life.dumped is not None:
+            return _in_a_step(life, life.dumped)
         found = _silence(scanner, life, ready=ready) or (None if ready else _cut_short(scanner, life))  # fmt: skip
         if found is not None:
             return found
@@ -279,7 +284,7 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
     if (harmless := _harmless(life, ready=ready, waits=waits)) is not None:
         return harmless
     if not ready:
-        return _not_up(life)
+        return _not_up(scanner, life)
     return _serving(scanner, life)
 
 
@@ -354,7 +359,7 @@ def _cut_short(scanner: Scanner, life: Life) -> Diagnosis | None:
     return None if life.ended is None else _ended(life, life.ended)
 
 
-def _not_up(life: Life) -> Diagnosis:
+def _not_up(scanner: Scanner, life: Life) -> Diagnosis:
     text, sentence = _UNPROVEN, "no error in this log"
     fixes: tuple[Fix, ...] = ()
     phase = explaining.as_sentence(phases.IN_WORDS[life.phase])
@@ -365,7 +370,9 @@ def _not_up(life: Life) -> Diagnosis:
         text = f"{explaining.as_sentence(sentence)} Line {life.stopped} shows it. {phase} A startup probe or a timeout that is too short causes this."
     elif life.progress is not None:
         number, line = life.progress
-        text = f"{_UNPROVEN} {phase} The last startup step is line {number}; if the log stays there, startup hangs in this step."
+        text = f"{_UNPROVEN} {phase} The last known startup step is line {number}."
+        if scanner.lines - number < _LAST_STEP_LINES:
+            text += " If the log stays there, startup hangs in this step."
         evidence = Evidence(line, line, life.facts.complete(), life.phase)
         start = FAILURES[serving.HANG].variants[0]
         fixes = explaining.fitting(

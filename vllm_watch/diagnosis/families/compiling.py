@@ -277,7 +277,7 @@ FAILURES = (
                 cures=(check("check that the tool exists and works", "ls -l $CUDA_HOME/bin/cuobjdump; $CUDA_HOME/bin/cuobjdump --version"), *_SWITCHES),
             ),
             Variant(
-                when=when(r"Data-dependent assertion failed|InternalTorchDynamoError: \w"),
+                when=when(r"Data-dependent assertion failed|InternalTorchDynamoError:\s+\w"),
                 sentence="an error in code that PyTorch's compiler (Dynamo) traced",
                 why='The message, or the lines below "from user code", show the error and its place. Without the compiler, the same code may fail, too.',
                 cures=(check('read the lines below "from user code"'), _SEARCH),

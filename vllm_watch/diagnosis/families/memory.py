@@ -319,6 +319,10 @@ FAILURES = (
             ),
             _KV_CPU,
             Variant(
+                when=when(facts=("kv_cache_memory_set",)), sentence="the size that --kv-cache-memory-bytes gives the KV cache cannot hold one request of the maximum length",
+                cures=(cure("raise or drop it, or set --max-model-len to a length that fits", None, when(facts=("kv_cache_memory_set",))),),
+            ),
+            Variant(
                 when=when(facts=("memory_is_own",)), sentence="the memory left for the KV cache cannot hold one request of the maximum length",
                 why="Weights, activations and graphs of this model take the rest of its share.",
                 cures=(cure("if there are more GPUs, spread the model over them: each then holds a part of the weights", "--tensor-parallel-size N", when(facts=("memory_is_own",))), cure("if this GPU and its attention backend support it, store the KV cache in 8 bits: it then holds twice the tokens", "--kv-cache-dtype fp8", when(facts=("memory_is_own", "!kv_cache_dtype"))),),
@@ -383,7 +387,7 @@ FAILURES = (
         slug=OOM,
         sentence="GPU memory ran out; this log does not show in which phase",
         why="The fix differs between loading, profiling, capturing graphs and serving, and no line shows which it was.",
-        cures=(*_LOOK, cure("its numbers include CUDA graphs (private pools), so the weights were loaded: lower --gpu-memory-utilization by 0.05", None, when(r"with (?!0 bytes|0\.0+ )\S{1,20} \w{1,5} allocated in private pools", facts=("!unified_memory",))), check("get the earlier lines of this log, from startup on", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)")),
+        cures=(*_LOOK, cure("its numbers include private pools: without --enable-sleep-mode these are CUDA graphs, and the weights were loaded; then lower --gpu-memory-utilization by 0.05", None, when(r"with (?!0 bytes|0\.0+ )\S{1,20} \w{1,5} allocated in private pools", facts=("!unified_memory",))), check("get the earlier lines of this log, from startup on", "kubectl logs --previous POD   (or docker logs, journalctl -u vllm)")),
         deterministic=False,
         variants=(_OF_DRIVER, *_ELSEWHERE, _TOO_LARGE, _ON_UNIFIED, _NOT_OUT, _WAKING),
         numbers=memory_numbers.out_of_memory,

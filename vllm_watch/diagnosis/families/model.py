@@ -321,7 +321,7 @@ FAILURES = (
     ),
     Failure(
         slug=CONFIG,
-        sentence="settings, the model's config.json and its weights contradict each other",
+        sentence="a setting, the model's config.json or its weights do not fit this vLLM or each other",
         why="A length, a RoPE entry or a shape contradicts the others.",
         cures=(check("compare config.json with the files: are they from the same revision?", "ls -lL /path/to/model"),),
         deterministic=True,

@@ -288,7 +288,7 @@ FAILURES = (
                 cures=(check("check whether a GPU reported an error", "dmesg -T | grep -i -E 'xid|nvrm'"), check("find the kernel that failed first", "CUDA_LAUNCH_BLOCKING=1 vllm serve …", when(r"Cuda failure"))),
             ),
             Variant(
-                when=when(seen=r"\bnvls\.cc:\d+ NCCL WARN"), sentence="NCCL could not set up NVLink SHARP (NVLS), the reduction of several GPUs' data in NVSwitch",
+                when=when(seen=r"\bnvls\.cc:\d+ (?:\(\w+\) )?NCCL WARN"), sentence="NCCL could not set up NVLink SHARP (NVLS), the reduction of several GPUs' data in NVSwitch",
                 why="It needs NVSwitch with a running fabric manager, and containers and virtual machines may hide it. NCCL works without it.",
                 cures=(check("check the fabric's state", "nvidia-smi -q | grep -A3 Fabric; systemctl status nvidia-fabricmanager"), cure("disable NVLS", "NCCL_NVLS_ENABLE=0", when(seen=r"nvls"))),
             ),
@@ -548,7 +548,7 @@ FAILURES = (
     ),
     Failure(
         slug=KV_TRANSFER,
-        sentence="the transfer of KV cache failed (NIXL, UCX, Mooncake or LMCache)",
+        sentence="KV transfer failed or could not start (NIXL, UCX, Mooncake or LMCache)",
         why="Either the other side (prefill, decode, store or the cache's own process) exited, hangs, was started with another configuration or is unreachable, or this side cannot transfer memory (UCX, RDMA). Requests that need its KV cache fail or are recomputed.",
         cures=(
             check("check that the other side runs, has the same vLLM and settings, and answers on its side channel (NIXL) or port (store)", "ss -ltn | grep PORT; curl -s http://PEER:8000/health", when(r"(?i)remote|handshake|peer|connect|expired|time.?out|retry|inter-agent|endpoint|segment|http client|refused|KV load failure|transfer fail")),

@@ -102,6 +102,7 @@ RULES = (
     rule(NPU, "Aicpu kernel execute failed", numeric=True),
     rule(NPU, "there is an exception of ", pattern=r"there is an exception of \w.{0,60}error", numeric=True),
     rule(BUG, "Assertion error csrc", rank=Rank.GENERAL),
+    rule(UNKNOWN, "TVM_FFI_", pattern=r"\bTVM_FFI_I?CHECK\w{0,20}\(.{1,300}\) << \"", rank=Rank.MESSAGE),
     rule(BUG, "Assertion error (", pattern=r"Assertion error \((?!\S{0,200}/jit/\w{1,40}\.hpp)\S{0,200}\.(?:hpp|cuh|cpp|h):\d+\)", rank=Rank.GENERAL),
     rule(BUG, "AssertionError", pattern=r"AssertionError\s*$", rank=Rank.GENERAL, needs=when(r"AssertionError")),
     rule(GRAMMAR, "rammar", "regex_converter", "structural_tag", "xgrammar", "outlines", "llguidance", "json_schema", "structured_output", pattern=r"(?:(?<!Import)(?<!ModuleNotFound)(?<!Attribute)(?<!File)Error|Exception): (?!.{0,300}\.so: cannot open).{0,300}(?:xgrammar|llguidance|outlines|compile_grammar|compile_json_schema|grammar_matcher|EBNF|[Gg]rammar (?:is|has|error|compil|init|rejected)|[Ff]ailed to (?:advance|convert|compile).{0,40}(?:FSM|[Gg]rammar|schema))|(?:xgrammar|grammar|json_schema|regex_converter|structural_tag)\S{0,80}\.cc:\d+:? .{0,200}(?:[Ee]rror|[Cc]heck failed|EBNF|[Ii]nvalid|[Uu]nsupported)", rank=Rank.GENERAL),

@@ -258,8 +258,8 @@ MEANINGS = (
     Variant(
         when=when(r"(?i)(?:/dev/(?:vfio|accel|dri|davinci|kfd|nvidia)\S*|TPU).{0,120}(?:resource busy|already in use)"),
         sentence="another process holds the device (TPU or other accelerator)",
-        why="Such a device serves one process; a leftover process of an earlier server keeps it.",
-        cures=(check("check which process holds it, and end it if it is not needed", "lsof /dev/vfio/* /dev/accel*   (the device in the message)"), cure("if no process does, check for a stale libtpu lock, and delete it", "ls -l /tmp/libtpu_lockfile", when(r"(?i)TPU|/dev/(?:vfio|accel)"))),
+        why="Such a device serves one process. A leftover process of an earlier server holds it, or another worker of this one that was given the same device.",
+        cures=(check("check which process holds it, and end it if it is not needed", "lsof /dev/vfio/* /dev/accel*   (the device in the message)"), cure("if no process does, check for a stale libtpu lock, and delete it", "ls -l /tmp/libtpu_lockfile", when(r"(?i)TPU|/dev/accel"))),
     ),
     Variant(
         when=when(r"initialize backend 'tpu'|TPU initialization failed|TPU topology"), sentence="JAX could not use the TPU",
@@ -338,8 +338,8 @@ MEANINGS = (
     Variant(
         when=when(r"::\w{1,60}\(\) expected at most \d+ argument\(s\) but received \d+"),
         sentence="a compiled extension and the Python code that calls it come from different builds",
-        why="The cause is a development build, or leftover files of another build.",
-        cures=(cure("reinstall one release, in an empty environment", "python -m venv NEW; NEW/bin/pip install vllm", when(r"expected at most")),),
+        why="The extension, whose name stands before the ::, is older or newer than this vLLM requires: a development build, or leftover files of another build.",
+        cures=(cure("install both from one release, or the release of the extension that this vLLM requires", None, when(r"expected at most")),),
     ),
     Variant(
         when=when(r"[Ww]aiting for baton release"),
