@@ -180,7 +180,7 @@ def in_general(of: Failure | Variant) -> str:
     proven = isinstance(of, Variant) and of.when.facts
     if proven or not of.why:
         return of.why
-    return f"In general{' (this log does not show which)' if _REASONS.search(of.why) else ''}: {of.why}"
+    return f"{'Often' if _REASONS.search(of.why) else 'In general'}: {of.why}"
 
 
 def _is_fatal(life: Life, root: Finding, failure: Failure) -> bool:
