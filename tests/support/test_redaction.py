@@ -38,6 +38,8 @@ SHOWN_AS = {
     "password: hunter2x": f"password: {HIDDEN}",
     "api_key='it was cut in the mid": f"api_key={HIDDEN}",
     "{'api_key': ['s3cret', 'b'], 'x': 1}": f"{{'api_key': {HIDDEN}, 'x': 1}}",
+    "git+https://git.example/a/b.git@v1#egg=b": "git+https://git.example/a/b.git@v1#egg=b",
+    "git+https://s3cret@git.example/a/b.git@v1": f"git+https://{HIDDEN}@v1",
     "https://h:1/-/x, http://u:p/w@b:8000?tok": f"https://h:1/-/x, http://{HIDDEN}@b:8000?{HIDDEN}",
     "'--api-key', 's3cret', '--port', '8000'": f"'--api-key', '{HIDDEN}', '--port', '8000'",
     "api_key: \"s3 cret\", model: 'm'": f"api_key: {HIDDEN}, model: 'm'",

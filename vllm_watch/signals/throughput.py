@@ -59,17 +59,14 @@ class Throughput:
         means = [Mean(MEMORY_SECONDS) for _ in _MEANS]
         self.generated, self.prompted, self.running = means[:3]
         self.kv_usage, self.finished, self.finished_tokens = means[3:]
-        self.running_peak = 0.0
         self._now: tuple[float, float] | None = None  # smoothed: generated, prompted
 
     def export_state(self) -> dict[str, Any]:
-        means = {name: getattr(self, name).export_state() for name in _MEANS}
-        return {**means, "running_peak": self.running_peak}
+        return {name: getattr(self, name).export_state() for name in _MEANS}
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
         for name in _MEANS:
             getattr(self, name).restore(state[name], away_seconds)
-        self.running_peak = stored.number(state["running_peak"], 0.0)
 
     @property
     def ready(self) -> bool:
@@ -86,7 +83,6 @@ class Throughput:
         self.generated.add(block.generated, block.seconds)
         self.prompted.add(block.prompted or 0.0, block.seconds)
         self.running.add(block.running, block.seconds)
-        self.running_peak = max(self.running_peak, block.running)
         if block.kv_usage is not None:
             self.kv_usage.add(block.kv_usage, block.seconds)
         if block.finished is not None and block.finished_tokens is not None:

@@ -56,6 +56,9 @@ _HOOK_PATH = re.compile(
 )
 """Webhook URLs, in which the path is the credential."""
 
+_GIT = re.compile(r"[\w.-]++(?:/[\w.-]++)++(?<=\.git)")
+"""A repository before `@` and its tag, as pip writes it. Without a colon, there is no password."""
+
 _KNOWN_MAX, _KNOWN_CHARACTERS_MIN = 1000, 8
 """At most this many secrets are known, with at least this many characters. Shorter ones would match ordinary text."""
 _known: OrderedDict[str, None] = OrderedDict()
@@ -128,8 +131,9 @@ def _safe_word(found: re.Match[str]) -> str:
         return word
     if _HOOK_PATH.search(rest) or not _HOOK_LABELS.isdisjoint(rest.partition("/")[0].split(".")):
         return without_path(word)
-    if "@" in rest:  # a password may contain / and @
-        rest = f"{HIDDEN}@{rest.rpartition('@')[2]}"
+    before, at, after = rest.rpartition("@")
+    if at and not _GIT.fullmatch(before):  # a password may contain / and @
+        rest = f"{HIDDEN}@{after}"
     path, mark, query = rest.partition("?")
     if mark:
         rest = f"{path}?{_QUERY_VALUE.sub(f'={HIDDEN}', query) if '=' in query else HIDDEN}"
