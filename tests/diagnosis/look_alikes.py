@@ -50,7 +50,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a layer that a worker does not own": (
         CORE + "KeyError: 'model.layers.30.self_attn.attn'",
-        "unknown", "--pipeline-parallel-size 1", "checkpoint",
+        "unknown", "not of a weight", "checkpoint",
     ),
     "what an API server reports after the engine's death": (
         "(APIServer pid=1) ERROR 07-15 01:39:25 [serving.py:820] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.\n(APIServer pid=1) ERROR 07-15 01:39:25 [serving.py:1007] ValidationError: 2 validation errors for Chunk",
@@ -292,7 +292,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a check of sizes in compiled code": (
         'File "/x/flashinfer/data/csrc/ring.cu", line 9, in void flashinfer::Ring(tvm::ffi::TensorView)\ntvm.error.InternalError: Check failed: output.size(0) == tokens (84 vs. 83) : ',
-        "unknown", "two values differ", "nvcc",
+        "unknown", "the two values", "nvcc",
     ),
     "a queue before a full cache": (
         UP + STATS.format(39, "12.5").replace("prompt throughput: 0.0", "prompt throughput: 9.0") + STATS.format(40, "12.5").replace("Waiting: 0", "Waiting: 4").replace("usage: 1.3", "usage: 98.4"),
