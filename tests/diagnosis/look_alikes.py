@@ -404,7 +404,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a kernel package that does not go with Triton": (
         "AttributeError: module 'triton.language' has no attribute 'ring_function'",
-        "missing_dependency_or_import_error", "list the compatible versions", "disabled in this vLLM",
+        "missing_dependency_or_import_error", "requirements of the one that uses the name", "disabled in this vLLM",
     ),
     "an access line alone": (
         '(APIServer pid=3) INFO:     127.0.0.1:46686 - "GET /v1/models HTTP/1.1" 401 Unauthorized',
@@ -424,7 +424,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a type that is none of PyTorch's": (
         "AttributeError: module 'torch' has no attribute 'nvfp4'",
-        "missing_dependency_or_import_error", "a setting names a data type", "pip check",
+        "missing_dependency_or_import_error", "whether a setting has this value", "pip check",
     ),
     "frames of C++ without a message": (
         "[Bug]: hipErrorCapturedEvent with LoRA\nframe #1: <unknown function> + 0x4bf9a (0x7220 in /x/libc10_hip.so)",
