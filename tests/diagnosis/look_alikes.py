@@ -50,7 +50,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a layer that a worker does not own": (
         CORE + "KeyError: 'model.layers.30.self_attn.attn'",
-        "unknown", "--pipeline-parallel-size 1", "checkpoint",
+        "unknown", "not of a weight", "checkpoint",
     ),
     "what an API server reports after the engine's death": (
         "(APIServer pid=1) ERROR 07-15 01:39:25 [serving.py:820] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.\n(APIServer pid=1) ERROR 07-15 01:39:25 [serving.py:1007] ValidationError: 2 validation errors for Chunk",
@@ -292,7 +292,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a check of sizes in compiled code": (
         'File "/x/flashinfer/data/csrc/ring.cu", line 9, in void flashinfer::Ring(tvm::ffi::TensorView)\ntvm.error.InternalError: Check failed: output.size(0) == tokens (84 vs. 83) : ',
-        "unknown", "two values differ", "nvcc",
+        "unknown", "the two values", "nvcc",
     ),
     "a queue before a full cache": (
         UP + STATS.format(39, "12.5").replace("prompt throughput: 0.0", "prompt throughput: 9.0") + STATS.format(40, "12.5").replace("Waiting: 0", "Waiting: 4").replace("usage: 1.3", "usage: 98.4"),
@@ -404,7 +404,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a kernel package that does not go with Triton": (
         "AttributeError: module 'triton.language' has no attribute 'ring_function'",
-        "missing_dependency_or_import_error", "list the compatible versions", "disabled in this vLLM",
+        "missing_dependency_or_import_error", "requirements of the one that uses the name", "disabled in this vLLM",
     ),
     "an access line alone": (
         '(APIServer pid=3) INFO:     127.0.0.1:46686 - "GET /v1/models HTTP/1.1" 401 Unauthorized',
@@ -424,7 +424,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a type that is none of PyTorch's": (
         "AttributeError: module 'torch' has no attribute 'nvfp4'",
-        "missing_dependency_or_import_error", "a setting names a data type", "pip check",
+        "missing_dependency_or_import_error", "whether a setting has this value", "pip check",
     ),
     "frames of C++ without a message": (
         "[Bug]: hipErrorCapturedEvent with LoRA\nframe #1: <unknown function> + 0x4bf9a (0x7220 in /x/libc10_hip.so)",

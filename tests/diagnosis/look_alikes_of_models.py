@@ -217,7 +217,7 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "Triton on a Mac": (
         "ModuleNotFoundError: No module named 'triton'\nINFO 03-16 22:15:08 [__init__.py:256] Automatically detected platform cpu.",
-        "missing_dependency_or_import_error", "does not exist for this platform", "install the package",
+        "missing_dependency_or_import_error", "CPU builds do not include", "install the package",
     ),
     "a wrapper around a known error": (
         "xoscar.serialization.exception.UnpickleableError: [pid=257] Error cannot be pickled, error type: <class 'A'>, raw error:\n1 validation error for ModelConfig\n  Value error, The checkpoint you are trying to load has model type `ring` but Transformers does not recognize this architecture.",
@@ -233,6 +233,6 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a package that pip could not build": (
         "  error: subprocess-exited-with-error\n  × Building wheel for ring (pyproject.toml) did not run successfully.",
-        "missing_dependency_or_import_error", "failed to build", "No rule",
+        "missing_dependency_or_import_error", "could not be built from source", "No rule",
     ),
 }  # fmt: skip

@@ -212,7 +212,7 @@ CASES = {
     ),
     "a kernel and an architecture": (
         "RuntimeError: my_gemm does not support this arch\n",
-        "unknown", 1, "generation", "its message",
+        "unknown", 1, "rejected its call", "its message",
     ),
     "a compiler that is only asked for an option": (
         "clang (LLVM option parsing): Unknown command line argument '-amdgpu-ring=1'.\nfailed to execute:/opt/rocm/clang++ -mllvm -amdgpu-ring=1 -x hip -c /dev/null -o /dev/null",

@@ -165,10 +165,10 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     ),
     "a package that is too new": (
         "ImportError: cannot import name 'ALLOWED_LAYER_TYPES' from 'transformers.configuration_utils'",  # vllm-metal #83
-        r"version that this vLLM requires", r"pip install -U|--upgrade|is not installed",
+        r"requirements of the one that uses the name", r"pip install -U|--upgrade|does not find a package",
     ),
     "a package that is missing": (
-        "ModuleNotFoundError: No module named 'flash_attn'", r"is not installed", r"version that this vLLM requires",
+        "ModuleNotFoundError: No module named 'flash_attn'", r"does not find a package", r"requirements of the one",
     ),
     "nvcc against its headers": (
         "RuntimeError: Ninja build failed. Ninja output:\nninja: Entering directory `/root/.cache/flashinfer/0.6.16/120f/cached_ops/sampling'\ncuda_toolkit.h:41:8: error: #error \"CUDA compiler and CUDA toolkit headers are incompatible\"\nninja: build stopped: subcommand failed.",
@@ -265,7 +265,7 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     ),
     "vLLM that imports a name": (
         'Traceback (most recent call last):\n  File "/x/site-packages/vllm/runner.py", line 2, in <module>\n    from tools.cache import Box\nImportError: cannot import name \'Box\' from \'tools.cache\'',
-        r"vllm/runner\.py[\s\S]*that this vLLM requires", r"IMPORTER",
+        r"vllm/runner\.py[\s\S]*requirements of the one that uses the name", r"IMPORTER",
     ),
     "waking up": (
         "ERROR 02-26 10:00:00 [core.py:300]     create_and_map(handle)\nRuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",

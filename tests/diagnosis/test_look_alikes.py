@@ -138,11 +138,11 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a full disk beside NCCL's shared memory": (
         "(APIServer pid=1) ERROR 03-10 15:23:29 [x.py:1] OSError: [Errno 28] No space left on device: '/root/.cache/x'\n[0] misc/shmutils.cc:88 NCCL INFO /dev/shm/nccl-1 opened",
-        "disk_full", "a disk (or its quota) is full", "not a disk",
+        "disk_full", "a disk (or its quota) is full, or has too little space for a file", "not a disk",
     ),
     "a package written for another vLLM": (
         'Traceback (most recent call last):\n  File "/x/site-packages/trainer/rollout.py", line 9, in <module>\nImportError: cannot import name \'OldParams\' from \'vllm.sampling_params\' (/x/site-packages/vllm/sampling_params.py)',
-        "missing_dependency_or_import_error", "vLLM itself is intact", "version that this vLLM requires",
+        "missing_dependency_or_import_error", "which vLLM version that package supports", "requirements of the one",
     ),
     "a driver's line proves no failed step": (
         STATS.format(39, "12.5") + "kernel: NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051) returned from _memdescAllocInternal(pMemDesc) @ mem_desc.c:1359",
