@@ -38,7 +38,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a warning of something deprecated after it": (
         "ValueError: Unknown quantization method: int3\nx.py:9: FutureWarning: this call is deprecated",
-        "quantization_unsupported", "does not know the method", "it is deprecated",
+        "quantization_unsupported", "if the model's config names the method", "it is deprecated",
     ),
     "a plugin of vLLM above a kernel of PyTorch": (
         '(EngineCore pid=5) File "/x/site-packages/vllm_omni/worker.py", line 252, in run\n(EngineCore pid=5) RuntimeError: CUDA error: no kernel image is available for execution on the device',
@@ -110,7 +110,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "causes that a message only guesses": (
         CORE + "The actor is dead because its worker process has died. Some common causes include: (1) the process was killed by the OOM killer, (2) ray stop was called.",
-        "ray_failure", "A worker process died", "ran out of memory",
+        "ray_failure", "Ray reported a failure", "ran out of memory",
     ),
     "a compiler that was killed": (
         CORE + "RuntimeError: Ninja build failed. Ninja output:\n" + CORE + "FAILED: [code=137] moe.cuda.o\n" + CORE + "Killed",

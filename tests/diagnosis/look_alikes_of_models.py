@@ -17,7 +17,7 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a folder without a config": (
         "OSError: /models/tiny does not appear to have a file named config.json. Checkout 'https://huggingface.co//models/tiny/tree/None' for available files.",
-        "hf_not_found_or_offline", "wrong (empty) folder", "neither a folder",
+        "hf_not_found_or_offline", "lacks a file that vLLM looked for", "neither a folder",
     ),
     "a copy without a processor's file": (
         "OSError: Can't load image processor for 'acme/tiny'. If you were trying to load it from 'https://huggingface.co/models', make sure you don't have a local directory with the same name.",
@@ -25,7 +25,7 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a link of the cache that leads nowhere": (
         "FileNotFoundError: [Errno 2] No such file or directory: '/x/hub/models--acme--tiny/snapshots/ab/model-00001-of-00005.safetensors'",
-        "hf_not_found_or_offline", "its download did not finish", "docker run -v",
+        "hf_not_found_or_offline", "is missing from the Hub cache", "docker run -v",
     ),
     "a hub that answers too late": (
         "requests.exceptions.ReadTimeout: (ReadTimeoutError(\"HTTPSConnectionPool(host='huggingface.co', port=443): Read timed out. (read timeout=10)\"), '(Request ID: 1)')",
@@ -201,7 +201,7 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a certificate that cannot be verified": (
         "urllib3.exceptions.MaxRetryError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded with url: /a (Caused by SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed'))",
-        "hf_not_found_or_offline", "signs with a CA", "curl -sI",
+        "hf_not_found_or_offline", "TLS certificate of the Hub", "curl -sI",
     ),
     "a parser of a later release": (
         "INFO 01-01 10:00:00 [api_server.py:1] vLLM API server version 0.14.0\nKeyError: 'invalid tool call parser: ling3 (chose from { hermes })'",

@@ -88,7 +88,7 @@ CASES = {
     ),
     "backends with different reasons": (
         BACKENDS.format("block_size not supported", "compute capability not supported"),
-        "attention_backend_unavailable", 1, "the message names it", "same reason",
+        "attention_backend_unavailable", 1, "does not support this model, GPU or setting", "same reason",
     ),
     "a CPU without room": (
         "INFO 11-21 03:00:00 [__init__.py:216] Automatically detected platform cpu.\n" + TOO_SMALL,
@@ -142,7 +142,7 @@ CASES = {
         WAITS + "Total Usage:\n 0.0/1.0 GPU\n",
         "ray_failure", 1, "requests 2 GPUs, and Ray has registered only 1", "actors",
     ),
-    "a busy cluster of Ray": (WAITS + " 1.0/2.0 GPU\n", "ray_failure", 1, "Other actors", "none is in use"),
+    "a busy cluster of Ray": (WAITS + " 1.0/2.0 GPU\n", "ray_failure", 1, "has not provided the resources", "none is in use"),
     "a grammar that is ignored": (
         "WARNING: Structured outputs are not supported with mode A.\n" + ADVANCE,
         "grammar_failed", 2, "the warning names", "async",

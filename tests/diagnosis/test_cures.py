@@ -110,7 +110,7 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     ),
     "a port of the network, and the error after it": (
         "n2:311:405 [0] transport/net_ib.cc:199 NCCL WARN NET/IB : mlx5_2:1 Got async error event: port error\nRuntimeError: BAD_STATUS",
-        r"a port of the RDMA network", r"NCCL_DEBUG",
+        r"an RDMA device[\s\S]*NCCL_IB_HCA", r"NCCL_DEBUG",
     ),
     "blocks that an accelerator has no memory for": (
         "torch._dynamo.exc.BackendCompilerFailed: backend='_rbln_backend' raised:\nRuntimeError: SYS_EBUSY: Lack of device memory. (code: -16)\n"
@@ -219,7 +219,7 @@ PAIRS: dict[str, tuple[str, str, str]] = {
         r"earlier error[\s\S]*show ray vllm", r"worker process died|ray status",
     ),
     "an actor that died": (
-        "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.", r"worker process died", r"earlier Ray session|show ray vllm",
+        "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.", r"Ray reported a failure", r"earlier Ray session|show ray vllm",
     ),
     "a port that vLLM chose": (
         QUEUE + 'zmq.error.ZMQError: Address already in use (addr=\'tcp://10.0.0.1:41001\')',

@@ -58,7 +58,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a placement group that was not provided": (
         "RuntimeError: Cannot provide a placement group of placement_group_specs=[{'GPU': 1.0}] within 1800 seconds.",
-        "ray_failure", "waits for resources", "worker process died",
+        "ray_failure", "has not provided the resources", "worker process died",
     ),
     "a container that ended with a signal": (
         "    Last State:     Terminated\n      Reason:       Error\n      Exit Code:    139",
@@ -218,7 +218,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a GPU newer than the build is not too old": (
         "NotImplementedError: No compiled cutlass_moe_mm: no cutlass_scaled_mm kernel for CUDA device capability: 121.",
-        "quantization_unsupported", "newer than the build", "this GPU does not support",
+        "quantization_unsupported", "if the GPU is newer", "this GPU does not support",
     ),
     "a torchrun's port is not the server's": (
         'Traceback (most recent call last):\n  File "/x/torch/distributed/elastic/rendezvous/static_tcp_rendezvous.py", line 67, in next_rendezvous\ntorch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: 29500, code: -98, name: EADDRINUSE',
@@ -274,7 +274,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "blocks that expired are not lost on the way": (
         "WARNING 08-16 08:09:07 [worker.py:2967] Releasing expired KV blocks for request r1 which were retrieved by 0 remote worker(s) before lease expired.",
-        "kv_transfer", "released before the decode server fetched them", "recomputed",
+        "kv_transfer", "released before the decode server", "recomputed",
     ),
     "a Ray cluster whose GPUs are held": (
         "ValueError: Current node has no GPU available. current_node_resource={'accelerator_type:T4': 1.0, 'CPU': 112.0}. vLLM engine cannot start without GPU.",
@@ -322,7 +322,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "NCCL's wrapper is not its reason": (
         "torch.distributed.DistBackendError: NCCL error in: x.hpp:317, unhandled system error, NCCL version 2.21.5\nncclSystemError: System call failed.\nLast error:\nError while creating shared memory segment /dev/shm/nccl-F9ffgB (size 9637888)",
-        "nccl_init_failure", "/dev/shm is full, too small", "NCCL_SOCKET_IFNAME",
+        "nccl_init_failure", "shared memory (in /dev/shm)", "NCCL_SOCKET_IFNAME",
     ),
     "a server that is not up yet has not failed": (
         'Warning  Unhealthy  3s (x3 over 13s)  kubelet  Startup probe failed: Get "http://10.244.0.13:8000/health": dial tcp 10.244.0.13:8000: connect: connection refused',
@@ -362,7 +362,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a build for another platform is no missing GPU": (
         "WARNING 11-20 18:31:55 [_custom_ops.py:20] Failed to import from vllm._C with ImportError('libcudart.so.12: cannot open shared object file: No such file or directory')\nRuntimeError: Failed to infer device type",
-        "driver_cuda_mismatch", "built for another platform", "--gpus",
+        "driver_cuda_mismatch", "libcudart.so.N belongs to CUDA N", "--gpus",
     ),
     "sampling is no attention": (
         '(Worker pid=9) ERROR 09-26 11:20:11 [x.py:6]   File "/x/dist-packages/flashinfer/sampling.py", line 980, in top_k\n(Worker pid=9) ERROR 09-26 11:20:11 [x.py:6] ValueError: odd logits',
@@ -437,7 +437,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "kernels for older GPUs than this one": (
         "NotImplementedError: No compiled cutlass_scaled_mm for a compute capability less than CUDA device capability: 120",
-        "quantization_unsupported", "newer than the build", "most often newer ones",
+        "quantization_unsupported", "if the GPU is newer", "most often newer ones",
     ),
     "a quantization that a platform lacks": (
         "ValueError: awq_marlin quantization is currently not supported in rocm.",
@@ -461,7 +461,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "FlashAttention in float32": (
         "RuntimeError: FlashAttention only support fp16 and bf16 data type",
-        "dtype_unsupported", "float32", "8.9",
+        "dtype_unsupported", "float16 and bfloat16", "8.9",
     ),
     "half precision on a CPU": (
         "RuntimeError: \"addmm_impl_cpu_\" not implemented for 'Half'",

@@ -30,7 +30,7 @@ RULES = (
     rule(QUANTIZATION, "MoE backend", pattern=r"No \w{1,40} MoE backend supports the deployment|\w{1,40} MoE backend '\w{1,60}' does not support the deployment"),
     rule(DTYPE, "float16", "float32", "bf16", "Bfloat16", "Half", "fp8e4nv", "dtype", "data type", "expected scalar type", "Float8_", "fp16 and bf16", "Input type (", pattern=r"Input type \(.{1,60}\) and (?:weight|bias) type|must have the same dtype, but got|only supports? fp16 and bf16|Bfloat16 is only supported on|does not support (?:bfloat16|float16|fp16|bf16)|torch\.b?float(?:16|32) is not supported for|not implemented for '(?:Half|BFloat16|Float8\w*)'|expected scalar type (?!Long|Int\b|Bool|Byte|Short)\w+ but found|to have the same dtype, but got|type fp8e4nv not supported|[Uu]nknown dtype|[Uu]nsupported (?:data type|dtype)|dtype .{0,40}(?:is )?not supported|data type .{0,40}not supported|KV cache is not supported by the Triton"),
     rule(DTYPE, "compute capability", "below 7.0", pattern=r"GPUs with compute capability below|only supported on GPUs with compute capability of at least"),
-    rule(ATTENTION, "lash", pattern=r"FlashAttention(?:-?[234])? (?:only supports(?! fp16 and bf16)|requires|is only supported|forward only supports|does not support|is not supported)|[Ff]lash[- ]?[Aa]tt(?:entio)?n? (?:build|version|backend|package).{0,80}(?:not support|not available|not installed|unsupported|requires|is not found)|Flash(?:Infer|MLA|infer)\b.{0,80}(?:is not (?:available|supported|installed|compatible)|only supports?|requires(?! GPUs with sm)|not supported|unavailable|is only supported)|This flash attention build"),
+    rule(ATTENTION, "lash", pattern=r"FlashAttention(?:-?[234])? (?:only supports(?! fp16 and bf16)|requires|is only supported|forward only supports|does not support|is not supported)|[Ff]lash[- ]?[Aa]tt(?:entio)?n? (?:build|version|backend|package).{0,80}(?:not support|not available|not installed|unsupported|requires|is not found)|Flash(?:Infer|MLA|infer)\b(?!.{0,60}\b(?:MoE|MOE|GEMM|[Ss]ampl)).{0,80}(?:is not (?:available|supported|installed|compatible)|only supports?|requires(?! GPUs with sm)|not supported|unavailable|is only supported)|This flash attention build"),
     rule(ATTENTION, "ead size", "head_size", "ead dimension", "headdim", pattern=r"[Hh]ead[ _]size:? ?\S{1,6} is not supported|[Uu]nsupported head[ _](?:size|dim)|only supports? head dim|headdim not being"),
     rule(ATTENTION, "backend", "Backend", "does not support attention", pattern=r"No valid (?:MLA )?(?:prefill )?attention backend|[Nn]o valid .{0,20}prefill backend|[Ss]elected .{0,40}backend .{0,60}(?:is not valid|is not MLA type|does not support)|(?:[Ii]nvalid|[Uu]nknown|[Uu]nsupported) (?:MLA )?attention backend|not supported for attention backend|[Aa]ttention backend .{0,60}(?:not supported|has been removed|is not available|does not support|unsupported)|Backend \S+ is not supported for vit attention|(?:SDPA|[Xx]Formers|[Pp]allas|IPEX|PagedAttention|Triton[Aa]ttention|TRITON_\w{1,40}|FLASH\w{1,40})\b.{0,60}(?:does not support(?! the deployment)|doesn't support|is not available|not supported)"),
     rule(ATTENTION, "inks are only supported", "logits_soft_cap", "BatchPrefillWith", "BatchDecodeWith", "xFormers wasn't build", "memory_efficient_attention_forward", "FA3", "MLA is not supported", "Kernel is only supported on", pattern=r"[Ss]inks are only supported|logits_soft_cap.{0,60}(?:not support|Flashinfer)|Batch(?:Prefill|Decode)With\w+ failed|xFormers wasn't build|No operator found for `memory_efficient|FA3 (?:is|not) (?:not )?supported|MLA is not supported|Attention \w{1,20} Kernel is only supported on", rank=Rank.GENERAL),
@@ -64,8 +64,8 @@ def _common_reason(text: str, facts: Facts) -> Told:
 FAILURES = (
     Failure(
         slug=QUANTIZATION,
-        sentence="this quantization does not work with this model, GPU or vLLM",
-        why="This release does not know the method or does not implement it for the architecture, the method contradicts the model's config, or it needs a newer GPU.",
+        sentence="this quantization does not work here, with this model, GPU, vLLM and settings",
+        why="",
         cures=(
             cure("remove --quantization: vLLM reads the method from the model's config", None, when(r"does not match the quantization|annot find the config file|specified in the `?quantization`? argument")),
             cure("if --quantization is set, remove it; if the model's config names the method, check which release or plugin supports it", "grep -A3 quantization_config config.json", when(r"Unknown quantization method|Invalid quantization method")),
@@ -90,7 +90,7 @@ FAILURES = (
                 when=when(r"does not support BitsAndBytes quantization|No 'packed_modules_mapping'"),
                 sentence="this vLLM cannot quantize this architecture with bitsandbytes",
                 why="The model's class in vLLM must support it; the GPU is not the cause.",
-                cures=(cure("remove --quantization bitsandbytes and serve the weights as they are, if they fit", None, when(r"BitsAndBytes|packed_modules")), cure("use a checkpoint of the model in another format (FP8, AWQ, GPTQ), or check whether a later release supports it")),
+                cures=(cure("if the weights are not quantized yet, remove --quantization bitsandbytes and serve them as they are", None, when(r"BitsAndBytes|packed_modules")), cure("use a checkpoint of the model in another format (FP8, AWQ, GPTQ), or check whether a later release supports it")),
             ),
             Variant(
                 when=when(r"quantization is (?:currently )?not supported in \w|not supported (?:on|in) (?:rocm|cpu|xpu|tpu|hpu|npu)\b"),
@@ -99,13 +99,12 @@ FAILURES = (
                 cures=(
                     cure("if --quantization is set, remove it: vLLM then uses this platform's kernels, if there are any", None, when(r"_marlin")),
                     cure("if the message names another platform than this host's, the wrong build of vLLM is installed: check which one", "python -m pip list | grep -i -E 'vllm|torch'"),
-                    cure("use a format that vLLM's table of quantization support lists for this platform, or a later release"),
+                    check("check which formats vLLM's table of quantization support lists for this platform"),
                 ),
             ),
             Variant(
                 when=when(r"(?s)Failed to find a kernel that can implement(?:(?!.{0,800}requires capability)|.{0,800}(?:cannot implement due to|not divisible|disabled by))"),
                 sentence="no kernel supports this quantized layer on this GPU; the message gives the reason for each kernel",
-                why="The reason may be the GPU, but also the layer's size, its group size or a setting: the entry of the kernel that does not need a newer GPU shows which.",
                 cures=(
                     cure("if a size is not divisible, use a smaller --tensor-parallel-size", None, when(r"not divisible|tensor_parallel_size")),
                     cure("if each reason is the GPU or the group size, use a checkpoint of the model in another format"),
@@ -113,7 +112,7 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"MoE backend"),
-                sentence="no MoE backend supports this quantization with this activation, this GPU and these settings",
+                sentence="no MoE backend that vLLM may use supports the experts of this model with this GPU and these settings",
                 why="The line, or one before it at level DEBUG, gives the reason for each backend.",
                 cures=(
                     cure("let vLLM choose the backend: remove --moe-backend", None, when(r"MoE backend '\w+' does not support")),
@@ -127,7 +126,7 @@ FAILURES = (
             Variant(
                 when=when(r"[Nn]o compiled "),
                 sentence="this build of vLLM has no kernel for this quantization on this GPU generation",
-                why="The GPU may be older than the kernels need, or newer than the build; a number in the line is its compute capability without the point.",
+                why="A number in the line is the compute capability without the point.",
                 cures=(
                     cure("if the GPU is newer than this vLLM, use a release (or an image) that was built for it", "python -c 'import torch; print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'", when(r"o compiled")),
                     cure("use a checkpoint of the model in another format", None, when(r"o compiled")),
@@ -136,7 +135,7 @@ FAILURES = (
             Variant(
                 when=when(r"[Cc]urrent capability: (?:-1|None)"),
                 sentence="this quantization requires a CUDA compute capability, and vLLM found none",
-                why="The device is not an NVIDIA GPU, or CUDA does not see it. The age of the GPU is not the cause.",
+                why="The age of the GPU is not the cause.",
                 cures=(check("check which devices PyTorch finds", "python -c 'import torch; print(torch.cuda.device_count())'"), cure("on another platform, use a quantization that vLLM's list of supported hardware names for it", None, when(r"capability"))),
             ),
             Variant(
@@ -152,20 +151,18 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"capability|Blackwell|Hopper|_scaled_mm|is not supported on this GPU|for the current GPU|current platform|SM ?\d\d"),
-                sentence="this GPU does not support this quantization",
-                why="The kernels were written for other GPU generations, most often newer ones.",
+                sentence="this GPU does not support this quantization, or the kernel that was selected for it",
                 cures=(
                     _OTHER_GPU,
                     cure("if --quantization is set, remove it: vLLM then uses a kernel that this GPU supports (AWQ and GPTQ have kernels other than Marlin)", None, when(r"(?:awq|gptq)_marlin|(?:AWQ|GPTQ).?Marlin")),
                     cure("use a checkpoint of the model in a format that this GPU supports (AWQ or GPTQ need compute capability 7.5 or 8.0)", None, when(r"(?s)^(?!.{0,600}(?i:awq|gptq|wna16|_scaled_mm|capability:? 7[0-2]\b)).{0,600}(?:capability|Blackwell|Hopper|GPU|platform|SM)", lacks=NOT_CUDA)),
-                    cure("use a checkpoint of the model that is not FP8; check the GPU's compute capability first", "nvidia-smi --query-gpu=name,compute_cap --format=csv", when(r"_scaled_mm")),
+                    cure("if the GPU does not meet the requirement in the message, use a checkpoint of the model that is not FP8", None, when(r"_scaled_mm")),
                     check("compare the GPU with vLLM's table of quantization support; 16-bit weights run on all GPUs in it", None, when(r"(?is)^.{0,600}(?:awq|gptq|wna16|capability:? 7[0-2]\b)")),
                 ),
             ),
             Variant(
                 when=when(r"No compressed-tensors compatible scheme"),
                 sentence="this vLLM does not know the combination of weight and activation formats in the checkpoint's config",
-                why="The checkpoint may have been made with an llm-compressor that is newer than this vLLM, or its config may be damaged.",
                 cures=(check("read the quantization scheme", "grep -A40 quantization_config config.json"), check("check which vLLM release the model card requires, or use another quantization of the model")),
             ),
             Variant(
@@ -183,29 +180,28 @@ FAILURES = (
         deterministic=True,
         variants=(
             Variant(
-                when=when(r"Bfloat16 is only supported|bf(?:loat)?16.{0,80}(?:compute capability|only supported)"),
+                when=when(r"Bfloat16 is only supported|bf(?:loat)?16.{0,80}compute capability.{0,30}\b8\.0"),
                 sentence="this GPU does not support bfloat16, which needs compute capability 8.0 (Ampere)",
                 cures=(_OTHER_GPU, cure("serve in half precision", "--dtype half", when(r"Bfloat16 is only supported|bf(?:loat)?16", lacks=_NO_HALF)), cure("this model does not support float16: serve it in float32, which needs twice the memory", "--dtype float32", when(r"Bfloat16 is only supported|bf(?:loat)?16", seen=_NO_HALF))),
             ),
             Variant(
                 when=when(r"not implemented for 'Float8|^[^\n]{0,300}(?:same dtype|expected scalar type|Input type)[^\n]{0,80}Float8"),
-                sentence="a PyTorch operation got FP8 values, and does not support them directly",
-                why="--dtype does not help: this code used FP8 values (of weights, their scales or the KV cache) as if PyTorch could compute with them.",
+                sentence="a PyTorch operation got FP8 values, which it does not support",
+                why="--dtype does not help: it does not change FP8 values.",
                 cures=(
                     check("check that config.json has the quantization_config of these weights: without it vLLM does not convert them", "grep -A8 quantization_config config.json"),
-                    cure("if it has, search vLLM's issues for the operation and the model, or serve the 16-bit checkpoint"),
+                    check("if it has, search vLLM's issues for the operation and the model"),
                 ),
             ),
             Variant(
                 when=when(r"fp16 and bf16"),
                 sentence="FlashAttention supports only float16 and bfloat16, and got another data type",
-                why="Most often the model, or a part of it such as a vision encoder, runs in float32 (--dtype float32, or torch_dtype in config.json).",
                 cures=(check("check the data type: the engine's config line has dtype=", "grep -i dtype config.json"), cure("serve in 16 bits", "--dtype bfloat16", when(seen=r"dtype[=: ]{1,2}(?:torch\.)?float32|--dtype float32"))),
             ),
             Variant(
                 when=when(r"\w_cpu_?\" not implemented for '(?:Half|BFloat16)'"),
                 sentence="this PyTorch does not implement this operation for this data type on the CPU",
-                why="The operation ran on the CPU: this is a CPU build of vLLM, or a part of the model was left on the CPU.",
+                why="The operation ran on the CPU.",
                 cures=(cure("on a CPU, serve in a data type that it supports", "--dtype bfloat16", when(r"'Half'", seen=r"(?i)device_config=cpu|detected platform cpu|cpu_worker|cpu_executor")), cure("if a GPU should do this work, check that PyTorch sees it", "python -c 'import torch; print(torch.__version__, torch.cuda.is_available())'", when(lacks=r"(?i)device_config=cpu|detected platform cpu|cpu_worker|cpu_executor"))),
             ),
             Variant(
@@ -216,12 +212,12 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"fp8e4nv|^[^\n]*(?:Float8|fp8|FP8)"),
-                sentence="this GPU, or the attention backend, does not support FP8 (E4M3), which needs compute capability 8.9",
-                why="Another --dtype does not help: FP8 comes from the weights or from --kv-cache-dtype.",
+                sentence="the FP8 type in the message is not supported here, on this GPU or by this part of vLLM",
+                why="Another --dtype does not help.",
                 cures=(
                     cure("keep the KV cache in the model's own data type", "--kv-cache-dtype auto", when(seen=rf"(?i){_FP8_CACHE}|(?:fp8|data type).{{0,60}}kv.?cache")),
                     cure("the KV cache in this log is not FP8: search vLLM's issues for the function that casts to it (weights, speculative decoding) and this GPU", None, when(facts=("kv_cache_dtype",), lacks=r"kv_cache_dtype\W{1,4}(?:auto|fp8)|dtype[= ]fp8")),
-                    cure("use a checkpoint of the model that is not FP8 (AWQ, GPTQ, or 16-bit)", None, when(r"fp8e4nv", lacks=rf"(?i){_FP8_CACHE}|kv_cache_dtype\W{{1,4}}(?!auto)")),
+                    cure("if its weights are FP8, use a checkpoint of the model that is not FP8 (AWQ, GPTQ, or 16-bit)", None, when(r"fp8e4nv", lacks=rf"(?i){_FP8_CACHE}|kv_cache_dtype\W{{1,4}}(?!auto)")),
                 ),
             ),
             Variant(
@@ -234,16 +230,15 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"."), sentence="two data types do not match, or one is not supported here",
-                why="The message names it: weights, activations, KV cache or an adapter.",
-                cures=(cure("remove --dtype and --kv-cache-dtype, if they are set", None, when(r"dtype|data type|scalar type|implemented for")), cure("if that does not help, search vLLM's issues for the message, the innermost function of the traceback, and the model")),
+                cures=(cure("remove --dtype and --kv-cache-dtype, if they are set", None, when(seen=r"--(?:kv-cache-)?dtype|'(?:kv_cache_)?dtype': '(?!auto)")), check("search vLLM's issues for the message, the innermost function of the traceback, and the model")),
             ),
         ),
     ),
     Failure(
         slug=ATTENTION,
-        sentence="the attention backend does not work on this GPU or for this model",
+        sentence="an attention backend, or its library, is not available or does not support this model, GPU or setting",
         numbers=_common_reason,
-        why="The backend is not installed, is not made for this GPU, or does not support this head size or feature; the message names it.",
+        why="",
         cures=(
             cure("if --attention-backend or VLLM_ATTENTION_BACKEND is set, remove it: vLLM then chooses a backend", "unset VLLM_ATTENTION_BACKEND", when(r"[Ss]elected|[Uu]nknown|[Ii]nvalid|removed|not valid|is not available", lacks=r"No valid")),
             cure("use the backend that the message names", "--attention-backend FLASHINFER", when(r"Please use Flashinfer")),
@@ -255,7 +250,7 @@ FAILURES = (
             check("check which FlashInfer is installed; if no flag or variable chose it, install the one that this vLLM requires", "python -m pip list | grep -i -E 'vllm|flashinfer'; env | grep -i -E 'flashinfer|attention_backend'", when(r"(?i)flashinfer.{0,80}(?:not installed|not available|nstall the package)")),
             cure("this build has no FlashMLA, or FlashMLA was not compiled for this GPU generation: check the GPU, and use an official vLLM image if you built vLLM yourself", "nvidia-smi --query-gpu=name,compute_cap --format=csv; python -m pip show vllm", when(r"_flashmla_C is not available")),
             check("check that xFormers was built for the installed PyTorch", "python -m xformers.info", when(r"xFormers wasn't build")),
-            cure("serve with another attention backend to compare", "--attention-backend FLASH_ATTN   (or TRITON_ATTN)", when(r"Batch(?:Prefill|Decode)With\w+ failed")),
+            check("test whether another attention backend works", "--attention-backend FLASH_ATTN   (or TRITON_ATTN)", when(r"Batch(?:Prefill|Decode)With\w+ failed")),
             cure("the model's sparse attention has kernels only for some GPUs (in most releases Hopper and data-center Blackwell): check the model's recipe", "nvidia-smi --query-gpu=name,compute_cap --format=csv", when(r"use_sparse=True.{0,1500}compute capability not supported|Sparse Attention \w{1,20} Kernel is only supported")),
             check("compare head size, data type and GPU with vLLM's table of attention backends"),
         ),
@@ -264,7 +259,7 @@ FAILURES = (
             Variant(
                 when=when(r"(?:[Uu]nknown|[Ii]nvalid) attention backend"),
                 sentence="this vLLM does not have the requested attention backend",
-                why="Each release has its own list, which the message prints. The backends of other hardware come with a plugin (vllm-ascend and others), whose version must match this vLLM.",
+                why="Each release has its own list. The backends of other hardware come with a plugin, whose version must match this vLLM.",
                 cures=(cure("if you set --attention-backend or VLLM_ATTENTION_BACKEND, use a name from the list, or remove it", None, when(r"(?:nknown|nvalid) attention backend")), cure("if a plugin set it, check that its version matches this vLLM", "python -m pip list | grep -i vllm")),
             ),
         ),
@@ -279,7 +274,7 @@ FAILURES = (
             Variant(
                 when=when(r"Triton Error.{0,80}(?:device kernel image is invalid|no kernel image)"),
                 sentence="the GPU's driver could not load a kernel that Triton compiled here",
-                why="Either the driver is older than Triton's compiler needs (its ptxas comes from a CUDA release), or a file in its cache is damaged or was compiled for another GPU. PyTorch's own kernels may work.", deterministic=None,
+                deterministic=None,
                 cures=(
                     check("compare the driver's CUDA with that of PyTorch and of ptxas", "nvidia-smi; python -c 'import torch, triton; print(torch.version.cuda, triton.__version__)'; echo $TRITON_PTXAS_PATH", when(lacks=r"Triton Error \[HIP\]")),
                     check("compare the GPU's gfx with an override and with PyTorch's ROCm", "rocminfo | grep -i gfx; env | grep HSA_OVERRIDE; python -c 'import torch, triton; print(torch.version.hip, triton.__version__)'", when(r"Triton Error \[HIP\]")),
@@ -288,8 +283,8 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"NVRM: API mismatch"), sentence="the driver's kernel module and its libraries have different versions",
-                why="The driver was updated, and the old kernel module is still loaded. No CUDA program starts until the versions match.",
-                cures=(check("compare the version of the loaded module with that of the libraries", "cat /proc/driver/nvidia/version; ldconfig -p | grep libcuda"), cure("reboot this host, or reload the nvidia modules", None, when(r"API mismatch"))),
+                why="No CUDA program that loads these libraries starts until the versions match.",
+                cures=(check("compare the version of the loaded module with that of the libraries", "cat /proc/driver/nvidia/version; ldconfig -p | grep libcuda"), cure("if the driver of this host was updated, reboot the host, or reload the nvidia modules", None, when(r"API mismatch"))),
             ),
             Variant(
                 when=when(r"^[^\n]*UnspecifiedPlatform"), sentence="vLLM found no device that it can use, so it cannot serve here",
@@ -297,33 +292,29 @@ FAILURES = (
                 cures=(check("read the reason for your kind of device (\"platform is not available because\")", "VLLM_LOGGING_LEVEL=DEBUG vllm --version", when(r"UnspecifiedPlatform")), check("check that its management library works in this environment (NVIDIA: NVML, AMD: amdsmi)", "nvidia-smi || python -c 'import amdsmi'"), check("check that this vLLM was built for it", "python -m pip list | grep -i -E 'vllm|torch'")),
             ),
             Variant(
-                when=when(r"This kernel only supports sm"), sentence="a kernel of this build was compiled for another GPU generation, and stops on this one",
-                why="The kernel's own line names the generation; the launch failure after it is a consequence.",
+                when=when(r"This kernel only supports sm"), sentence="a kernel supports only the GPU generation in the message, and stops on this GPU",
                 cures=(
                     check("compare it with this GPU", "nvidia-smi --query-gpu=name,compute_cap --format=csv"),
-                    cure("use a vLLM (or an image) that was built for this GPU, or use another kernel for this operation (the traceback names it)", None, when(r"only supports")),
+                    cure("if this GPU is of another generation, use a vLLM (or an image) that was built for it, or use another kernel for this operation (the traceback names it)", None, when(r"only supports")),
                 ),
             ),
             Variant(
                 when=when(r"Unknown GPU architecture: gfx"), sentence="a library of this image (such as AITER) does not know this AMD GPU",
-                why="The driver named the GPU; the line lists the GPUs that the library knows.",
                 cures=(cure("use an image or a release of the library that supports this GPU"), check("test whether it works without AITER", "VLLM_ROCM_USE_AITER=0", when(frames=r"aiter/"))),
             ),
             Variant(
                 when=when(r"of bin package does not match"), sentence="the image was built for a different Ascend chip than this one",
-                why="Its operators are compiled for the chip that the line names first; weights may still load.",
+                why="Its operators are compiled for the chip that the line names first.",
                 cures=(cure("use vllm-ascend's image for this chip (310P and A3 have their own tags), or build it with this chip's SOC_VERSION", "npu-smi info", when(r"bin package")),),
             ),
             Variant(
                 when=when(r"no kernel image|invalid device function", frames=r"-packages/(?!torch/|vllm|triton/|transformers/|uvloop/)\w"),
-                sentence="a compiled extension of a library has no code for this GPU",
-                why="The innermost frame names the library, which has its own list of GPU architectures: PyTorch and vLLM may have code for this GPU.",
-                cures=(cure("install a build of this library for this GPU, or build it here for the GPU's architecture", "TORCH_CUDA_ARCH_LIST=X.Y pip install --no-binary LIBRARY LIBRARY", when(r"kernel image|device function")), check("compare the GPU's architecture with PyTorch's list", "python -c 'import torch; print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'")),
+                sentence="a kernel that a library in the traceback calls has no code for this GPU",
+                cures=(cure("if PyTorch's list has this GPU, install a build of the library for it, or build it here for the GPU's architecture", "TORCH_CUDA_ARCH_LIST=X.Y pip install --no-binary LIBRARY LIBRARY", when(r"kernel image|device function", lacks=r"\bHIP\b|hipError")), check("compare the GPU's architecture with PyTorch's list", "python -c 'import torch; print(torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'")),
             ),
             Variant(
                 when=when(r"(?<!NVIDIA )device kernel image is invalid|hipErrorInvalidImage", lacks=r"no kernel image|not compatible with the current PyTorch"),
                 sentence="the GPU's driver could not load a compiled kernel",
-                why="Either the driver is older than the CUDA (or ROCm) that the kernel was compiled with, or a file in a cache of compiled kernels is damaged, or the build has no code for this GPU.",
                 cures=(
                     check("compare the driver's CUDA with PyTorch's, and the GPU with the build's list", "nvidia-smi; python -c 'import torch; print(torch.version.cuda, torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'"),
                     cure("if the driver is older, upgrade it or use an image for its CUDA; if the GPU is not in the list, use a build that lists it", None, when(r"kernel image|InvalidImage")),
@@ -332,20 +323,18 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"no kernel image|not compatible with the current PyTorch|device kernel image is invalid|NO_BINARY|invalid device function|NoBinaryForGpu|No compatible code objects|INVALID_ISA|InvalidImage|HIP error: no kernel"),
-                sentence="the installed build of PyTorch or vLLM has no code for this GPU",
-                why="The GPU is either newer than the build, or older than the GPUs that it still supports.",
+                sentence="the installed build of PyTorch or vLLM, or of another library, has no code for this GPU",
                 cures=(check("compare the GPU with those that PyTorch was built for", "python -c 'import torch; print(torch.version.cuda or torch.version.hip, torch.cuda.get_device_capability(), torch.cuda.get_arch_list())'"), cure("if it is in the list, a library such as FlashInfer or vLLM's own extension lacks it: read the traceback's innermost frames"), check("check for an override of the GPU's architecture", "rocminfo | grep -i gfx; env | grep HSA_OVERRIDE", when(r"HIP|hip|gfx|code objects|INVALID_ISA")), cure("use wheels or an image that list this GPU's architecture")),
             ),
             Variant(
                 when=when(r"[Ee]rror 803|unsupported display driver|SYSTEM_DRIVER_MISMATCH"),
                 sentence="the loaded CUDA driver library (libcuda) does not match the host's kernel driver",
-                why="CUDA error 803 is a mismatch within the driver: the compatibility libraries of an image, or a driver update without a reboot, hide the libcuda of this driver. The driver may be new enough.",
+                why="CUDA error 803 is a mismatch within the driver, which may be new enough.",
                 cures=(check("compare the loaded library with the kernel's driver", "ldconfig -p | grep libcuda; cat /proc/driver/nvidia/version"), cure("if it is in a cuda-compat directory, remove that directory from LD_LIBRARY_PATH and ld.so.conf.d", None, when(r"803|display driver|DRIVER_MISMATCH"))),
             ),
             Variant(
                 when=when(r"[Ee]rror 804|orward compatibility was attempted"),
-                sentence="CUDA's compatibility library (cuda-compat) is loaded, and this GPU or driver does not support it",
-                why="The driver is older than the image's CUDA. The library bridges that on data-center GPUs only; without it, a driver of the same major CUDA version is most often enough.",
+                sentence="the loaded libcuda is newer than the kernel's driver (as in CUDA's compatibility package), and this GPU does not support that",
                 cures=(
                     check("check the driver's CUDA, and which libcuda is loaded", "nvidia-smi; ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH"),
                     cure("if it is in a compat directory and the driver's major CUDA version is the image's, remove that directory from LD_LIBRARY_PATH and ld.so.conf.d", None, when(r"804|orward compat")),
@@ -354,17 +343,16 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"driver version is insufficient|driver on your system is too old|forward compat|unsupported toolchain|please update your driver|unsatisfied condition|[Ee]rror 804|older than what this build"),
-                sentence="the NVIDIA driver is older than the CUDA that PyTorch (or the image) was built for",
+                sentence="the NVIDIA driver is older than the CUDA that PyTorch (or the image) was built for, or cannot be loaded",
                 cures=(check("check the driver version, and the newest CUDA version that it supports", "nvidia-smi"), cure("upgrade the driver, or use wheels (or an image) for a CUDA version that it supports", None, when(r"driver|compat|toolchain|cuda|[Ee]rror 80"))),
             ),
             Variant(
-                when=when(r"ibrary version mismatch"), sentence="the NVIDIA driver was upgraded, but its old kernel module is still loaded",
-                cures=(cure("reload the module, or reboot the host", "cat /proc/driver/nvidia/version; nvidia-smi"),),
+                when=when(r"ibrary version mismatch"), sentence="the NVIDIA driver's libraries and its loaded kernel module have different versions",
+                cures=(cure("if the driver of the host was upgraded, reload the module, or reboot the host", "cat /proc/driver/nvidia/version; nvidia-smi"),),
             ),
             Variant(
                 when=when(r"No HIP GPUs|rocminfo failed|hipErrorNoDevice|hipGetDeviceCount|Incompatible kernel and userspace"),
                 sentence="this process sees no AMD GPU, or cannot identify it",
-                why="It needs /dev/kfd and /dev/dri, and a user with access to them.",
                 deterministic=False,
                 cures=(
                     check("check the GPUs and permissions that this process sees", "rocminfo | grep -i gfx; ls -l /dev/kfd /dev/dri; id; env | grep VISIBLE_DEVICES"),
@@ -373,17 +361,16 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"No XPU devices"), sentence="this process sees no Intel GPU",
-                why="It needs /dev/dri, and a user with access to it.",
                 deterministic=False,
                 cures=(check("check the devices and permissions that this process sees", "ls -l /dev/dri; id; env | grep ZE_AFFINITY_MASK"), cure("in a container, pass them through", "docker run --device /dev/dri …", when(r"No XPU devices"))),
             ),
             Variant(
                 when=when(r"infer device type", facts=("missing_library",)),
                 sentence="vLLM found no device, and a library that this build needs is missing (missing_library in the facts)",
-                why="Most often the installed vLLM was built for another platform or version than this machine has: libcudart.so.N belongs to CUDA N, and an AMD or Intel GPU needs its own build.",
+                why="libcudart.so.N belongs to CUDA N, and an AMD or Intel GPU needs its own build.",
                 cures=(
                     check("compare it with the GPU here, and with the installed PyTorch", "python -c 'import torch; print(torch.__version__, torch.version.cuda, torch.version.hip)'; lspci | grep -i -E 'nvidia|amd|intel'"),
-                    cure("install the vLLM build for this GPU and this CUDA or ROCm", None, when(r"device type")),
+                    cure("if they do not match, install the vLLM build for this GPU and this CUDA or ROCm", None, when(r"device type")),
                 ),
             ),
             Variant(
@@ -401,19 +388,19 @@ FAILURES = (
             Variant(
                 when=when(r"nvidia-container-cli: .{0,80}(?:load library failed|nvml error|not loaded|initialization error)"),
                 sentence="NVIDIA's container toolkit could not reach the host's driver",
-                why="The driver is not installed or not loaded on the host, or Docker runs where it cannot see it (Docker Desktop, snap, a virtual machine). The container was not started, so vLLM did not run.", deterministic=False,
+                why="The container was not started, so vLLM did not run.", deterministic=False,
                 cures=(check("check the driver on the host itself", "nvidia-smi; lsmod | grep nvidia"), cure("if it works there, check which Docker runs", "docker context ls; docker info | grep -i -E 'operating system|runtimes'"), cure("otherwise install or load the host's driver first", None, when(r"container-cli"))),
             ),
             Variant(
                 when=when(r"Failed to initialize NVML: Unknown Error"),
-                sentence="the driver's library is present, but has no access to the GPU",
-                why="If the container worked before, most often a systemd reload on the host removed its access to the devices, and the GPU itself works.", deterministic=False,
+                sentence="the driver's library (NVML) was found, but could not be initialized",
+                deterministic=False,
                 cures=(check("compare the host with the container", "nvidia-smi; docker exec CONTAINER sh -c 'nvidia-smi; ls -l /dev/nvidia*'"), cure("if it works only on the host, start the container again with explicit devices, which survive a reload", "docker run --gpus all --device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm …", when(r"NVML"))),
             ),
             Variant(
                 when=when(r"not compiled with CUDA"),
                 sentence="the installed PyTorch is a build without CUDA",
-                why="It cannot use an NVIDIA GPU with any driver. Most often the install of another package replaced PyTorch, or this is the build for the CPU or a Mac.",
+                why="It cannot use an NVIDIA GPU with any driver.",
                 cures=(check("check which build it is", "python -c 'import torch; print(torch.__version__, torch.version.cuda, torch.version.hip)'"), cure("on a machine with an NVIDIA GPU, install vLLM with its PyTorch into a fresh environment", "uv venv && uv pip install vllm --torch-backend=auto", when(r"not compiled with CUDA", lacks=NOT_CUDA))),
             ),
             Variant(
@@ -424,14 +411,14 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|no CUDA-capable|NVML|nvml|libcuda\.so|select device driver|no GPUs found|infer device type|HIP GPUs|hipErrorNoDevice|Driver Not Loaded|set to empty string|accelerator device when none|you might not have a CUDA|platform is not available"),
-                sentence="this process sees no GPU, or no driver",
+                sentence="this process sees no GPU or driver that it can use",
                 deterministic=False,
                 cures=(
                     check("check the driver and GPU that this process sees", "nvidia-smi; echo $CUDA_VISIBLE_DEVICES"),
-                    cure("in a container, pass the GPUs through (NVIDIA's container toolkit must be installed)", "docker run --gpus all …", when(r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|select device driver|libcuda|NVML|nvml|device type|CUDA platform")),
+                    cure("in a container, pass the GPUs through (NVIDIA's container toolkit must be installed)", "docker run --gpus all …", when(seen=r"No CUDA GPUs|no NVIDIA driver|Found no NVIDIA|select device driver|libcuda\.so|NVML|nvml|CUDA platform", lacks=r"\bHIP\b|hipError|XPU|NPU")),
                     cure("if Ray started this process, check that its actor has a GPU (num_gpus)", "ray status", when(r"No CUDA GPUs", seen=r"RayWorker|RayDistributed|\bray::|\(raylet\)")),
                     check("in Kubernetes, check that the pod requests a GPU and that the driver's libraries are in LD_LIBRARY_PATH", "kubectl describe pod POD | grep -i -A3 limits; find / -name 'libnvidia-ml.so*'", when(r"NVML|nvml|libcuda")),
-                    cure("install the PyTorch build with CUDA", "python -c 'import torch; print(torch.__version__, torch.version.cuda)'", when(r"device type", lacks=r"CUDA initialization: Found no|NVML|nvml")),
+                    check("check whether PyTorch was built for this GPU (CUDA, ROCm)", "python -c 'import torch; print(torch.__version__, torch.version.cuda, torch.version.hip)'", when(r"device type", lacks=r"CUDA initialization: Found no|NVML|nvml")),
                 ),
             ),
             Variant(
@@ -442,25 +429,23 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"CUDA unknown error|are busy|initialization error|cudaGetDeviceCount\(\)(?: returned|\.)"), sentence="CUDA could not be initialized",
-                why="The usual causes are a driver that was just upgraded, a GPU that another process holds exclusively, or a process that forked after it used CUDA.",
                 cures=(
                     check("check the driver and GPU that this process sees", "nvidia-smi"),
                     check("check whether the GPU is in exclusive mode, and which process has it", "nvidia-smi -q -d COMPUTE; nvidia-smi --query-compute-apps=pid,name --format=csv", when(r"are busy")),
                     cure("if a script used CUDA before vLLM started its workers, start them with spawn", "VLLM_WORKER_MULTIPROC_METHOD=spawn", when(r"CUDA error: initialization error")),
-                    cure("if nvidia-smi works, check /dev/nvidia-uvm and the kernel log: after a suspend or an update, the module must be reloaded", "ls -l /dev/nvidia-uvm; dmesg -T | grep -i -E 'nvrm|uvm'", when(r"CUDA unknown error")),
+                    check("if nvidia-smi works, check /dev/nvidia-uvm and the kernel log: after a suspend or an update, the module must be reloaded", "ls -l /dev/nvidia-uvm; dmesg -T | grep -i -E 'nvrm|uvm'", when(r"CUDA unknown error")),
                 ),
                 deterministic=False,
             ),
             Variant(
                 when=when(r"HSA_STATUS_ERROR_OUT_OF_RESOURCES.{0,300}[Ff]ree mem"),
-                sentence="the AMD GPU's runtime ran out of a resource, most often GPU memory",
+                sentence="the AMD GPU's runtime ran out of a resource, such as GPU memory",
                 why="The line shows how much memory was free.",
                 cures=(check("check which processes hold memory on this GPU", "rocm-smi --showmeminfo vram --showpids"), cure("if the free memory in the line is near zero, leave more of it for the runtime: lower --gpu-memory-utilization by 0.05", None, when(r"OUT_OF_RESOURCES"))),
                 deterministic=None,
             ),
             Variant(
-                when=when(r"HSA_STATUS_ERROR_OUT_OF_RESOURCES"), sentence="the HSA runtime could not set up this AMD GPU",
-                why="Its code object does not match the GPU (HSA_OVERRIDE_GFX_VERSION, a build for another gfx), or the process has no access to /dev/kfd.",
+                when=when(r"HSA_STATUS_ERROR_OUT_OF_RESOURCES"), sentence="the HSA runtime of AMD GPUs could not get a resource",
                 cures=(check("check the GPU's gfx, any override, and the permissions", "rocminfo | grep -i gfx; env | grep HSA; ls -l /dev/kfd /dev/dri"),),
             ),
         ),
