@@ -252,7 +252,7 @@ COUNTER_EXAMPLES: dict[str, str] = {
     "missing_dependency_or_import_error/GLIBC": "ldd (Debian GLIBC 2.36-9) 2.36",
     "xid_or_gpu_lost/Xid": "Xids are listed in NVIDIA's catalogue",
     "xid_or_gpu_lost/fallen off the bus": "the GPU is on the bus",
-    "xid_or_gpu_lost/illegal memory access": "all memory accesses are legal",
+    "xid_or_gpu_lost/illegal memory access was": "all memory accesses are legal",
     "npu_operator_failed/aclnn": "INFO 11-21 03:00:00 [x.py:1] aclnnMatmul is used for w8a8",
     "unknown/TVM_FFI_": "TVM_FFI_ICHECK of another kernel passed",
     "assertion_failed/Assertion error csrc": "Assertion error in tests",

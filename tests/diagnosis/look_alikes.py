@@ -98,7 +98,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "shapes that torch.compile met first": (
         CORE + "torch._dynamo.exc.TorchRuntimeError: RuntimeError when making fake tensor call\n" + CORE + "  -> RuntimeError('a and b must have same reduction dim, but got [s1, 8] X [9, 4].')",
-        "compile_failure", "fails without torch.compile", "--enforce-eager",
+        "compile_failure", "two shapes in the model's code", "--enforce-eager",
     ),
     "a transport without RDMA": (
         "W0807 09:15:21.4  1204 topology.cpp:152] No RDMA devices found, check your device installation\n" + UP + CORE + "Mooncake transfer failed for request r1, ret: -1",
@@ -200,7 +200,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     "an assertion of the engine is of no request": (
         "(APIServer pid=1) WARNING 02-26 11:57:44 [protocol.py:53] The following fields were present in the request but ignored: {'foo'}\n"
         + CORE + '  File "/x/vllm/v1/worker/utils.py", line 42, in to_tensor\n' + CORE + "    assert spec.name is not None\n" + CORE + "AssertionError",
-        "assertion_failed", "two settings", "only this request",
+        "assertion_failed", "an assertion failed in the code", "a request",
     ),
     "the text of a C++ exception is known": (
         "terminate called after throwing an instance of 'std::runtime_error'\n  what():  CUDA error: an illegal memory access was encountered",
@@ -396,7 +396,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "Triton's names that PyTorch does not find": (
         "torch._inductor.exc.InductorError: AttributeError: type object 'CompiledKernel' has no attribute 'ring'",
-        "compile_failure", "incompatible versions", "compiling kernels failed",
+        "compile_failure", "incompatible versions", "compiling code failed",
     ),
     "the line of an assertion in a log of 0.7": (
         "ERROR 02-17 20:51:49 core.py:210]     assert is_supported(self.ring)\nERROR 02-17 20:51:49 core.py:210]            ^^^^^^^^^^^^\nERROR 02-17 20:51:49 core.py:210] AssertionError",
@@ -412,7 +412,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "the end of a child beside a dead engine": (
         "(ApiServer_1 pid=4) ERROR 03-06 10:50:14 [serving.py:13] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.\nERROR 03-06 10:50:14 [utils.py:289] RuntimeError: Process ApiServer_0 (PID: 404) died with exit code None",
-        "engine_dead", "lines above", "No rule",
+        "engine_dead", "only consequences", "No rule",
     ),
     "an assertion at a cut traceback's end": (
         CORE + 'File "/x/vllm/layers/fp8.py", line 9, in apply\n' + CORE + "    assert self.block_quant is None",
@@ -476,7 +476,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a false assertion that Dynamo reports": (
         CORE + "torch._dynamo.exc.Unsupported: Data-dependent assertion failed (cannot compile partial graph)\n" + CORE + "from user code:\n" + CORE + "    assert positions.ndim == 2",
-        "compile_failure", "same code may fail", "enforce-eager",
+        "compile_failure", "in code that it traced", "enforce-eager",
     ),
     "a core dump of the CUDA debugger": (
         "[21:42:21.267000] coredump: Detected an exception of type CUDBG_EXCEPTION_WARP_ILLEGAL_ADDRESS (14)",
@@ -488,7 +488,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "CANN's own reason below its wrapper": (
         CORE + "RuntimeError: The Inner error is reported as above. The process exits for this inner error, and the current working operator name is ring.\n" + CORE + "EE1001: [PID: 5] 2025-10-21-01:17:01.546.291 The argument is invalid.Reason: coreDim=66976 can't be greater than UINT16_MAX.",
-        "npu_operator_failed", "in this line", "Line 1",
+        "npu_operator_failed", "the lines around it", "Line 1",
     ),
     "a handler of outputs whose traceback is cut": (
         '(APIServer pid=1) ERROR 10-07 11:17:01 [async_llm.py:480] AsyncLLM output_handler failed.\n(APIServer pid=1) ERROR 10-07 11:17:01 [async_llm.py:480] Traceback (most recent call last):\n(APIServer pid=1) ERROR 10-07 11:17:01 [async_llm.py:480]   File "/x/vllm/v1/engine/async_llm.py", line 474, in output_handler\n(APIServer pid=1) ERROR 10-07 11:17:01 [async_llm.py:480]     logger_manager.record(',
@@ -512,7 +512,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a dead engine before the cut traceback of its API server": (
         "(EngineCore pid=2) ERROR 03-06 10:50:14 [core.py:9] EngineCore encountered a fatal error.\n(EngineCore pid=2) ERROR 03-06 10:50:14 [core.py:9] Traceback (most recent call last):\n(APIServer pid=1) ERROR 03-06 10:50:15 [async_llm.py:480] Traceback (most recent call last):\n(APIServer pid=1) ERROR 03-06 10:50:15 [async_llm.py:480]   File \"/x/vllm/v1/engine/async_llm.py\", line 474, in output_handler",
-        "engine_dead", "lines above", "ends inside the traceback",
+        "engine_dead", "only consequences", "ends inside the traceback",
     ),
     "indices of another integer type": (
         "RuntimeError: Worker failed with error 'expected scalar type Long but found Int'",

@@ -121,7 +121,7 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a flag of a program around vLLM": (
         "router: error: unrecognized arguments: --pod-discovery-kind ip",
-        "unknown_flag", "a program around vLLM", "vllm serve",
+        "unknown_flag", "not among the flags of any vLLM release", "vllm serve",
     ),
     "a parent that only waited": (
         CORE + "TimeoutError: The stage did not become ready within 600s\n(Worker pid=8) huggingface_hub.errors.OfflineModeIsEnabled: Cannot reach the hub",

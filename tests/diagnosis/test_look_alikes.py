@@ -258,11 +258,11 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a probe with a wrong path": (
         "Warning  Unhealthy  25m  kubelet  Liveness probe failed: HTTP probe failed with statuscode: 404\nNormal  Killing  25m  kubelet  Container vllm failed liveness probe, will be restarted",
-        "engine_dead", "the probe is wrong", "startupProbe",
+        "engine_dead", "a path that the server refuses", "startupProbe",
     ),
     "an instruction that the CPU lacks is a cause": (
         "INFO 05-24 11:12:51 [api_server.py:1043] vLLM API server version 0.8.5\n/bin/bash: line 1: 17 Illegal instruction (core dumped) vllm serve m",
-        "engine_dead", "this CPU does not support", "only consequences",
+        "engine_dead", "The CPU refused an instruction", "only consequences",
     ),
     "memory that RDMA cannot register is not the peer": (
         "[1.8] [w:37 :0] ib_md.c:307 UCX  ERROR ibv_reg_mr(address=0x7f) failed: Bad address\nnixl_cu12._bindings.nixlBackendError: NIXL_ERR_BACKEND",
@@ -294,7 +294,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "an Intel GPU has no CUDA context": (
         "xe 0000:03:00.0: [drm] GT0: Engine reset: engine_class=ccs, logical_mask: 0x1, guc_id=24",
-        "xid_or_gpu_lost", "of the Intel GPU", "CUDA",
+        "xid_or_gpu_lost", "the Intel GPU, or a kernel on it", "CUDA",
     ),
     "vLLM itself names the phase": (
         "ERROR 01-05 20:46:36 [gpu_model_runner.py:3797] Failed to load model - not enough GPU memory. Try lowering --gpu-memory-utilization. (original error: CUDA out of memory. Tried to allocate 384.00 MiB.)",
@@ -326,7 +326,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "a server that is not up yet has not failed": (
         'Warning  Unhealthy  3s (x3 over 13s)  kubelet  Startup probe failed: Get "http://10.244.0.13:8000/health": dial tcp 10.244.0.13:8000: connect: connection refused',
-        "engine_dead", "do not show a vLLM failure", "died",
+        "engine_dead", "may still be starting", "died",
     ),
     "a kernel of AITER is no broken GPU": (
         "Queue 0x7e aborting with error : HSA_STATUS_ERROR_MEMORY_APERTURE_VIOLATION: beyond the largest legal address. code: 0x29\nKernel Name: _ZN5aiter50fmoe_bf16_blockscaleFp8_g1u1",
@@ -517,7 +517,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "NVRTC is not nvcc": (
         "nvrtc: error: invalid value for --gpu-architecture (-arch)",
-        "compile_failure", "nvidia-cuda-nvrtc", "CUDA_HOME",
+        "compile_failure", "NVRTC, CUDA's run-time compiler", "CUDA_HOME",
     ),
     "a cache that something deleted": (
         "torch._inductor.exc.InductorError: FileNotFoundError: [Errno 2] No such file or directory: '/tmp/torchinductor_root/ab/x.py'",

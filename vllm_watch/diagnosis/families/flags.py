@@ -17,8 +17,8 @@ HELP = "vllm serve --help=all   (before 0.10: --help)"
 NO_NUMBER = r"invalid literal for int\(\) with base|could not convert string to float"
 NOT_A_NUMBER = Variant(
     when=when(NO_NUMBER),
-    sentence="vLLM expected a number and read text",
-    why="The message quotes the text. It may be the value of a flag, of a VLLM_* variable or of a file; an integer cannot have a decimal point or a unit.",
+    sentence="the program expected a number and read text",
+    why="The message quotes the text. An integer cannot have a decimal point or a unit.",
     cures=(check("search the command line and the environment for this text", "env | grep -E '^(VLLM|CUDA|NCCL)_'", when(NO_NUMBER)),),
 )  # fmt: skip
 
@@ -99,12 +99,12 @@ def _unknown_flag(text: str, facts: Facts) -> Told:
     if not flags or words[0][0] != "-":
         positional = " ".join(words[:3])
         if words and re.fullmatch(r"(?i)true|false|yes|no|on|off|[\d.]+", words[0]):
-            return Told(f"{words[0]} is a value, but the word before it is a switch, which takes no value.", (Fix("write the switch alone, or --no-NAME to turn it off; a chart or script may turn NAME: true into a flag and a value"),))  # fmt: skip
+            return Told(f"{words[0]} is a value that belongs to no flag.", (Fix("if the word before it is a switch, write it alone, or --no-NAME to turn it off; a chart or script may turn NAME: true into a flag and a value"),))  # fmt: skip
         if "api_server.py: error:" in text:  # takes only flags, unlike `vllm serve`
             return Told(f"{positional} is not a flag, and this program takes only flags.", (Fix("if it is the model, pass it with a flag", "--model MODEL"),))  # fmt: skip
         return Told(
             f"{positional} is not a flag, and this command accepts no such argument there.",
-            (Fix("pass the model once; the official image already runs vllm serve, so remove those words from its arguments"),),
+            (Fix("pass the model once; the official image already runs vllm serve, so leave these words out of its arguments"),),
         )  # fmt: skip
     return Told(f"The program does not know {', '.join(flags)}.", tuple(_flag_fix(each, facts) for each in flags))  # fmt: skip
 
@@ -183,33 +183,32 @@ def _flag_fix(flag: str, facts: Facts) -> Fix:
 
 NO_FIELD = Variant(
     when=when(r"\[type=(?:unexpected_keyword_argument|extra_forbidden)\b"),
-    sentence="a setting, often the JSON of a flag, has a field that this vLLM version does not know",
-    why="The field was removed or renamed, requires a later release, or is misspelt. Every start fails the same way.",
+    sentence="a setting has a field that this vLLM version does not know",
+    why="Every start fails the same way.",
     cures=(cure("drop the field, or check its name in this release's documentation", None, when(r"type=")),),
 )  # fmt: skip
 
 FAILURES = (
     Failure(
         slug=FLAG,
-        sentence="the command line has an argument that this vLLM version does not know",
+        sentence="the command has an argument that the program does not know",
         why="Every start fails the same way.",
         cures=(),
         deterministic=True,
         variants=(
             Variant(
                 when=when(r"__init__\(\) got an unexpected keyword"), sentence="the program that starts vLLM passes an argument that this vLLM version does not know",
-                why="A script, or a framework around vLLM, is written for another vLLM release. Every start fails the same way.",
+                why="Every start fails the same way.",
             ),
             Variant(
                 when=when(facts=("flag_of_no_release",)), sentence="a program received an argument that it does not know, and that is not among the flags of any vLLM release", confidence=0.6,
-                why="It may be an argument of a program around vLLM (a router, vllm-omni, a launcher) that has another version, is not installed, or was not the one that was started.",
             ),
         ),
         numbers=_unknown_flag,
     ),
     Failure(
         slug=FLAG_VALUE,
-        sentence="a flag has a value that this version does not accept, or has no value",
+        sentence="the program does not accept a flag's value, or two flags together",
         why="Every start fails the same way.",
         cures=(
             check("check in vLLM's documentation whether a later release has this value: the list is the installed release's", "vllm --version", when(r"invalid choice|invalid (?:tool call|reasoning) parser")),
@@ -223,16 +222,16 @@ FAILURES = (
         variants=(
             NO_FIELD,
             Variant(
-                when=when(r"argument (?:subparser|subcommand|\{\w[^}]{0,200}\}): invalid choice"), sentence="the first word after vllm is not one of its commands",
-                why="The commands are serve, chat, complete, bench and others; a model or a flag is in their place. Every start fails the same way.",
-                cures=(cure("put the command first, then the model", "vllm serve ORG/MODEL …", when(r"invalid choice")), check("in a container, check the image's entrypoint: it may already be vllm, or vllm serve", "docker inspect --format '{{.Config.Entrypoint}} {{.Config.Cmd}}' IMAGE")),
+                when=when(r"argument (?:subparser|subcommand|\{\w[^}]{0,200}\}): invalid choice"), sentence="a command is expected, and the word there is not one of the program's commands",
+                why="Every start fails the same way.",
+                cures=(cure("put the command first, then the model", "vllm serve ORG/MODEL …", when(r"choose from.{0,40}\bchat\b")), check("in a container, check the image's entrypoint: it may already be vllm, or vllm serve", "docker inspect --format '{{.Config.Entrypoint}} {{.Config.Cmd}}' IMAGE")),
             ),
             Variant(
                 when=when(r"--enable-auto-tool-choice requires --tool-call-parser"), sentence="--enable-auto-tool-choice needs a tool call parser, and none is set", why="Every start fails the same way.",
                 cures=(cure("set the parser that was made for this model (the model's page, or vLLM's page on tool calling, names it)", "--tool-call-parser NAME", when(r"requires")), cure("or, without tool calls, remove --enable-auto-tool-choice", None, when(r"requires"))),
             ),
             Variant(
-                when=when(r"expected (?:one|at least one|\d+) arguments?"), sentence="a flag has no value", why="Every start fails the same way.",
+                when=when(r"expected (?:one|at least one|\d+) arguments?"), sentence="a flag has no value, or too few", why="Every start fails the same way.",
                 cures=(cure("write the value after the flag; check that a variable used as the value is not empty, and write a value that begins with a dash with =", "--FLAG=VALUE", when(r"expected")),),
             ),
             Variant(when=when(r"arguments are required"), sentence="a required argument is missing from the command", why="Every start fails the same way."),
