@@ -269,7 +269,7 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     ),
     "waking up": (
         "ERROR 02-26 10:00:00 [core.py:300]     create_and_map(handle)\nRuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",
-        r"wake it only after", r"--tensor-parallel-size|--enforce-eager",
+        r"sleep-mode allocator", r"--tensor-parallel-size|--enforce-eager|trainer",
     ),
 }  # fmt: skip
 
