@@ -205,7 +205,7 @@ PAIRS: dict[str, tuple[str, str, str]] = {
         "vllm: error: unrecognized arguments: --temperature 0.8", r"request parameter", r"spelling|removed in",  # ramalama #758
     ),
     "a template that fails on a message": (
-        "jinja2.exceptions.UndefinedError: 'dict object' has no attribute 'content'", r"rejected the messages", r"pip|of different times",
+        "jinja2.exceptions.UndefinedError: 'dict object' has no attribute 'content'", r"failed on the messages", r"pip|of different times",
     ),
     "a name that does not exist": (
         "OSError: qwen/nope is not a local folder and is not a valid model identifier listed on 'https://huggingface.co/models'",
