@@ -9,11 +9,11 @@ MEMORY_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "memory that ran out under a caller's generate": (
         CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 192.00 MiB. GPU 0 has a total capacity of 23.56 GiB of which 83.25 MiB is free.\n  File \"/x/job.py\", line 70, in main\n    outputs = llm.generate(prompts)",
-        "oom_runtime", "a step needed more", "weights",
+        "oom_runtime", "The KV cache is allocated at startup", "weights",
     ),
     "an engine before this one in the same process": (
         "init_snapshot = free_memory=9.50GiB, total_memory=22.05GiB, torch_memory=11.20GiB, non_torch_memory=0.25GiB\nValueError: Free memory on device cuda:0 (9.50/22.05 GiB) on startup is less than desired GPU memory utilization (0.9, 19.84 GiB).",
-        "gpu_occupied_by_other_process", "free the earlier engine first", "Something else",
+        "gpu_occupied_by_other_process", "in a process of its own", "Something else",
     ),
     "a piece larger than the GPU": (
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 60.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 9.00 GiB is free.",
@@ -33,15 +33,15 @@ MEMORY_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a check whose figures differ": (
         CORE + "AssertionError: Error in memory profiling. Initial free memory 12.5 GiB, current free memory 13.5 GiB. This happens when other processes release GPU memory.",
-        "gpu_occupied_by_other_process", "another process took or freed", "no process freed memory",
+        "gpu_occupied_by_other_process", "takes or frees memory on this GPU", "no process freed memory",
     ),
     "much more free than was asked for": (
         "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 9.50 GiB. GPU 0 has a total capacity of 96.00 GiB of which 14.00 GiB is free.",
-        "oom_kv_alloc_or_profiling", "share one memory", "in which phase",
+        "oom_kv_alloc_or_profiling", "much more free memory than it requested", "in which phase",
     ),
     "a little more free than was asked for": (
         "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 9.50 GiB. GPU 0 has a total capacity of 96.00 GiB of which 9.70 GiB is free.",
-        "oom_kv_alloc_or_profiling", "in which phase", "was not out of memory",
+        "oom_kv_alloc_or_profiling", "in which phase", "although its message shows",
     ),
     "logits of a whole prompt": (
         UP + CORE + '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in _get_prompt_logprobs_dict\n' + CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.20 GiB.",
@@ -49,7 +49,7 @@ MEMORY_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "logits of a step": (
         UP + CORE + '  File "/x/vllm/v1/worker/gpu_model_runner.py", line 9, in execute_model\n' + CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.20 GiB.",
-        "oom_runtime", "a step needed more", "prompt_logprobs",
+        "oom_runtime", "The KV cache is allocated at startup", "prompt_logprobs",
     ),
     "a driver's word is no full GPU": (
         '(EngineCore pid=5) INFO 03-03 10:00:00 [default_loader.py:1] Loading weights took 3.10 seconds\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9]   File "/x/vllm/_custom_ops.py", line 9, in awq_marlin_repack\n(EngineCore pid=5) ERROR 03-03 10:00:01 [core.py:9] RuntimeError: CUDA driver error: out of memory',
@@ -125,7 +125,7 @@ MEMORY_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "an array larger than any host": (
         "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 14.0 TiB for an array with shape (1, 2) and data type float32",
-        "cpu_ram_oom_killed", "computed from wrong data", "free -g",
+        "cpu_ram_oom_killed", "requested 10 TB or more", "free -g",
     ),
     "memory that may not be locked": (
         "RuntimeError: mlock failed: Cannot allocate memory",
@@ -149,7 +149,7 @@ MEMORY_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "memory that another process holds": (
         CORE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 39.39 GiB of which 900.81 MiB is free. Process 11 has 30.10 GiB memory in use. Including non-PyTorch memory, this process has 8.30 GiB memory in use.",
-        "gpu_occupied_by_other_process", "two workers share one GPU", "on startup",
+        "gpu_occupied_by_other_process", "check that each gets a GPU of its own", "on startup",
     ),
     "the memory of a Mac": (
         "RuntimeError: MPS backend out of memory (MPS allocated: 17.95 GiB, other allocations: 1.2 GiB, max allowed: 18.13 GiB). Tried to allocate 1.00 GiB on private pool.",

@@ -65,7 +65,7 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a field that the template misses": (
         "jinja2.exceptions.UndefinedError: 'dict object' has no attribute 'content'",
-        "tokenizer_mismatch_or_missing_chat_template", "a field that it reads", "and the order",
+        "tokenizer_mismatch_or_missing_chat_template", "a field that is not there", "and the order",
     ),
     "a model in the place of a command": (
         "vllm: error: argument subparser: invalid choice: 'acme/tiny' (choose from chat, complete, serve, bench)",
@@ -173,11 +173,11 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a loader of one format proves no missing files": (
         'Traceback (most recent call last):\n  File "/x/site-packages/vllm/tokenizers/mistral.py", line 9, in from_pretrained\nValueError: No tokenizer file found in directory: /models/qwen',
-        "tokenizer_mismatch_or_missing_chat_template", "--tokenizer-mode hf", "missing, damaged",
+        "tokenizer_mismatch_or_missing_chat_template", "--tokenizer-mode hf", "does not match the model",
     ),
     "the usual loader does": (
         'Traceback (most recent call last):\n  File "/x/site-packages/transformers/tokenization_utils.py", line 9, in from_pretrained\nValueError: No tokenizer file found in directory: /models/qwen',
-        "tokenizer_mismatch_or_missing_chat_template", "missing, damaged", "--tokenizer-mode hf",
+        "tokenizer_mismatch_or_missing_chat_template", "does not match the model", "--tokenizer-mode hf",
     ),
     "an option that is a whole name": (
         "vllm serve: error: ambiguous option: --model could match --model-impl, --model-loader-extra-config",
@@ -193,11 +193,11 @@ MODEL_LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "missing weights of a few layers": (
         "ValueError: Following weights were not initialized from checkpoint: {'model.layers.47.mlp.up.weight', 'model.layers.47.norm.weight', 'model.layers.48.mlp.up.weight'}",
-        "unsupported_architecture", "files are missing or truncated", "implementation is older",
+        "unsupported_architecture", "parts of some layers", "under these names",
     ),
     "missing weights of one kind in all layers": (
         "ValueError: Following weights were not initialized from checkpoint: {'model.layers.0.mlp.up.weight', 'model.layers.0.norm.weight', 'model.layers.1.mlp.up.weight'}",
-        "unsupported_architecture", "implementation is older", "truncated",
+        "unsupported_architecture", "under these names", "parts of some layers",
     ),
     "a certificate that cannot be verified": (
         "urllib3.exceptions.MaxRetryError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded with url: /a (Caused by SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed'))",

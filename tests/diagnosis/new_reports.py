@@ -354,7 +354,7 @@ NEW_REPORTS: dict[str, tuple[str, set[str], str, str]] = {
     ),
     'vllm#49182: beside the engine': (
         '[2026-07-15 03:22:46] Error in request: CUDA out of memory. Tried to allocate 3.74 GiB. GPU 0 has a total capacity of 139.81 GiB of which 3.68 GiB is free. Including non-PyTorch memory, this process has 11.35 GiB memory in use. Process 174 has 124.75 GiB memory in use. Of the allocated memory 7.01 GiB is allocated by PyTorch, and 3.98 GiB is reserved by PyTorch\n',
-        {'oom_runtime'}, '124.75', 'kill the leftover',
+        {'oom_runtime'}, '124.75', 'that nothing needs',
     ),
     'strix-halo#63: carve-out': (
         'ValueError: Free memory on device cuda:0 (57.38/124.0 GiB) on startup is less than desired GPU memory utilization (0.8, 99.2 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.\n',

@@ -205,7 +205,7 @@ PAIRS: dict[str, tuple[str, str, str]] = {
         "vllm: error: unrecognized arguments: --temperature 0.8", r"request parameter", r"spelling|removed in",  # ramalama #758
     ),
     "a template that fails on a message": (
-        "jinja2.exceptions.UndefinedError: 'dict object' has no attribute 'content'", r"rejected the messages", r"pip|of different times",
+        "jinja2.exceptions.UndefinedError: 'dict object' has no attribute 'content'", r"failed on the messages", r"pip|of different times",
     ),
     "a name that does not exist": (
         "OSError: qwen/nope is not a local folder and is not a valid model identifier listed on 'https://huggingface.co/models'",
@@ -269,7 +269,7 @@ PAIRS: dict[str, tuple[str, str, str]] = {
     ),
     "waking up": (
         "ERROR 02-26 10:00:00 [core.py:300]     create_and_map(handle)\nRuntimeError: CUDA Error: out of memory at /workspace/csrc/cumem_allocator.cpp:62",
-        r"wake it only after", r"--tensor-parallel-size|--enforce-eager",
+        r"sleep-mode allocator", r"--tensor-parallel-size|--enforce-eager|trainer",
     ),
 }  # fmt: skip
 

@@ -286,7 +286,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "an adapter's missing folder is a reason": (
         'ValueError: Loading lora ["table_qc failed: No adapter found for /x/checkpoint-57"]',
-        "lora_mismatch", "not at the path that vLLM reads", "does not give the reason",
+        "lora_mismatch", "did not find the adapter", "does not give the reason",
     ),
     "a KV cache that has no room is not a large step": (
         'ERROR 05-08 11:47:02 [core.py:1136]   File "/x/abstract.py", line 123, in initialize_from_config\ntorch.OutOfMemoryError: HIP out of memory. Tried to allocate 12.95 GiB. GPU 0 has a total capacity of 127.00 GiB of which 11.55 GiB is free.',
@@ -358,7 +358,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "an adapter's error below the report": (
         "ERROR 10-11 18:33:12 engine.py:157] RuntimeError('Error in model execution: Loading lora /a/notes failed')\nERROR 10-11 18:33:12 engine.py:157] Traceback (most recent call last):\nERROR 10-11 18:33:12 engine.py:157] ValueError: base_model.model.lm_head.weight is unsupported LoRA weight",
-        "lora_mismatch", "other than LoRA matrices", "stands",
+        "lora_mismatch", "does not accept as LoRA matrices", "stands",
     ),
     "a build for another platform is no missing GPU": (
         "WARNING 11-20 18:31:55 [_custom_ops.py:20] Failed to import from vllm._C with ImportError('libcudart.so.12: cannot open shared object file: No such file or directory')\nRuntimeError: Failed to infer device type",

@@ -47,12 +47,12 @@ RULES = (
     rule(OOM, "NV_ERR_NO_MEMORY", rank=Rank.GENERAL, quiet=True, needs=when(lacks=r"oom.kill")),
     rule(OOM, "OutOfMemoryError", pattern=r"torch\.(?:cuda\.)?OutOfMemoryError\b"),
     rule(OOM, "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED", rank=Rank.GENERAL),
-    rule(PINNING, "cudaHostRegister", "hipHostRegister", "cuMemHostRegister", "cudaHostAlloc", "hipHostMalloc", pattern=r"(?:cudaHostRegister|hipHostRegister|cuMemHostRegister|cudaHostAlloc|hipHostMalloc)\b.{0,80}(?:fail|error|code ?=|not )", quiet=True, needs=when(r"(?:Error|Exception)\b|ERROR")),
+    rule(PINNING, "cudaHostRegister", "hipHostRegister", "cuMemHostRegister", "cudaHostAlloc", "hipHostMalloc", pattern=r"(?:cudaHostRegister|hipHostRegister|cuMemHostRegister|cudaHostAlloc|hipHostMalloc)\b(?!.{0,200}(?:illegal|unspecified|device-side|already|driver version))(?=.{0,80}(?:fail|error|code ?=|not ))", quiet=True, needs=when(r"(?:Error|Exception)\b|ERROR")),
     rule(PINNING, "pin memory", "pin_memory", "pinned memory", "pinned host memory", pattern=r"(?:Error|ERROR)\b.{0,200}(?:[Ff]ailed to (?:allocate )?pin(?:ned)?(?: host)? memory|cannot pin)"),
     rule(SWAP, "Too large swap space"),
     rule(HOST, "in /dev/shm", "Not enough memory on the host", pattern=r"Insufficient (?:memory|space) in /dev/shm|Not enough memory on the host"),
     rule(HOST, "Killed process", pattern=r"(?:Out of memory|[Mm]emory cgroup out of memory).{0,20}Killed process"),
-    rule(HOST, "oom-kill:", "result 'oom-kill'", "by the OOM killer", "OOMKilled", "oom_kill_process", "invoked oom-killer", quiet=True),
+    rule(HOST, "oom-kill:", "result 'oom-kill'", "by the OOM killer", "OOMKilled", "oom_kill_process", "invoked oom-killer", pattern=r"oom-kill:|result 'oom-kill'|by the OOM killer|OOMKilled(?!\W{1,4}(?i:false))|oom_kill_process|invoked oom-killer", quiet=True),
     rule(HOST, "low on resource: memory", rank=Rank.SYMPTOM, quiet=True),
     rule(HOST, "ray-oom-prevention", quiet=True),
     rule(HOST, "due to memory pressure", "running low on memory", pattern=r"killed due to (?:memory pressure|the node running low on memory)"),
@@ -73,13 +73,14 @@ _OF_ENCODER = r"visual|vision|embed_multimodal|_process_(?:image|video|audio)|ge
 _FOR_ENCODER = '--limit-mm-per-prompt \'{"image": 1, "video": 0}\'   (Qwen-VL also: --mm-processor-kwargs \'{"max_pixels": N}\')'
 _OF_BUDGET = r"No available memory for the cache blocks|Available KV cache memory: -|not enough GPU memory available to serve|No usable cache memory left"
 
+_ON_ROCM = r"\bHIP\b(?! runtime version: N/A)|hipError|\bhip:\d|platform rocm|\+rocm\d"
 _HOLDERS = check(
     "see which processes hold memory on this GPU", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv",
-    when(lacks=r"\bNPU\b|npu_|\bHIP\b|hipError|\bXPU\b|\bUR_RESULT|level_zero|ZE_RESULT|\bTPU\b|HBM|memory on node|CPU memory|(?i:rbln)|SYS_EBUSY|PT_DEVMEM|MPS backend|kIOGPU", facts=("!held_by_itself",)),
+    when(lacks=_ON_ROCM + r"|\bNPU\b|npu_|\bXPU\b|\bUR_RESULT|level_zero|ZE_RESULT|\bTPU\b|HBM|memory on node|CPU memory|(?i:rbln)|SYS_EBUSY|PT_DEVMEM|MPS backend|kIOGPU", facts=("!held_by_itself",)),
 )  # fmt: skip
 _HOLDERS_ELSEWHERE = (
     check("see which processes hold memory on this NPU", "npu-smi info", when(seen=r"\bNPU\b|npu_|\bnpu:\d")),
-    check("see which processes hold memory on this GPU", "rocm-smi --showpids", when(seen=r"\bHIP\b|hipError|\bhip:\d")),
+    check("see which processes hold memory on this GPU", "rocm-smi --showpids", when(seen=_ON_ROCM)),
     check("check which processes hold memory on this GPU", "xpu-smi ps", when(r"\bxpu:\d|XPU out of memory|UR_RESULT_ERROR_OUT_OF")),
     check("check which processes hold memory on this accelerator", "hl-smi", when(r"PT_DEVMEM")),
 )  # fmt: skip
@@ -87,11 +88,11 @@ _COHERENT = cure("if no process holds it, the host's page cache may: this GPU's 
 _LOOK = (_HOLDERS, *_HOLDERS_ELSEWHERE, _COHERENT)
 _PAGE_CACHE = cure("drop the page cache right before you start vLLM: on unified memory, some releases count it as used GPU memory", "sync; echo 3 > /proc/sys/vm/drop_caches", when(facts=("unified_memory",)))  # fmt: skip
 _SMALLER_STEP = cure("if --max-num-batched-tokens is larger than this, lower it: smaller steps need less memory (the largest image or video must still fit)", "--max-num-batched-tokens 2048", when(r"[Tt]ried to allocate [\d.]+ G", facts=("!unified_memory",), phases=(2, 5)))  # fmt: skip
-_UNIFIED = "GPU and CPU share one memory here (unified memory). Some releases count the page cache as used memory until it is dropped; memory of processes always counts. Memory that the firmware reserves for the GPU (carve-out) is missing, too."
+_UNIFIED = "GPU and CPU share one memory here (unified memory). Some releases count the page cache as used memory until it is dropped."
 _HBM = r"(?i:ran out of memory in memory space hbm)"
 _OF_DRIVER = Variant(
     when=when(r"NVRM: .{0,200}NV_ERR_NO_MEMORY"), sentence="the GPU driver could not allocate memory; this line alone does not show that the engine failed because of it",
-    why="The driver also logs such lines while everything works. If GPU and CPU share one memory, the host may even reset.",
+    why="The driver also logs such lines while everything works.",
     cures=(
         check("check the next lines of the engine's log and of the host's log", "journalctl --list-boots; journalctl -b -1 -n 50"),
         *_LOOK,
@@ -100,20 +101,18 @@ _OF_DRIVER = Variant(
 )  # fmt: skip
 _NOT_OUT = Variant(
     when=when(facts=("more_free_than_asked",)),
-    sentence="an allocation on the GPU failed, but the GPU was not out of memory",
-    why="Its message shows much more free memory than it requested. The cause is an earlier error, a limit of this process (a memory fraction, cumem), or memory that was freed since.",
-    cures=(check("read the error before it: the allocator's first error has more detail"), cure("if GPU and CPU share one memory, give vLLM a smaller share of it", "--gpu-memory-utilization 0.7", when(r"[Tt]ried to allocate [\d.]+ G")), *_LOOK),
+    sentence="an allocation on the GPU failed, although its message shows much more free memory than it requested",
+    cures=(check("check whether an earlier error precedes it"), *_LOOK),
     deterministic=False,
 )  # fmt: skip
 _TOO_LARGE = Variant(
-    when=when(facts=("more_than_the_gpu",)), sentence="one allocation was larger than the whole GPU",
-    why="Such a tensor grows with the input: attention without a fused kernel, a very large image, or a long prompt in one step. Neither other processes nor vLLM's share of GPU memory matter.",
-    cures=(cure("limit the input per step, or the image size", "--max-num-batched-tokens 2048   (or --mm-processor-kwargs '{\"max_pixels\": N}')", when(r"[Tt]ried to allocate")), check("check which attention backend the log names, and search vLLM's issues for the function in the traceback")),
+    when=when(facts=("more_than_the_gpu",)), sentence="one allocation was larger than the whole GPU: an empty GPU could not hold it either",
+    cures=(cure("if the traceback is in the encoder of images or videos, allow fewer or smaller inputs", _FOR_ENCODER, when(seen=_OF_ENCODER)), check("check which attention backend the log names, and search vLLM's issues for the function in the traceback")),
 )  # fmt: skip
 _WAKING = Variant(
-    when=when(seen=r"wake_up|cumem_allocator|cumem\.py|create_and_map"), sentence="GPU memory ran out in vLLM's sleep-mode allocator (cumem)",
-    why="In sleep mode, vLLM allocates weights and KV cache through it. An engine that wakes up needs all of this memory at once, and another process may have taken it.",
-    cures=(*_LOOK, cure("wake it only after the other process (a trainer, a second model) has freed its memory", None, when(seen=r"wake_up|create_and_map"))),
+    when=when(seen=r"cumem_allocator|cumem\.py|create_and_map"), sentence="GPU memory ran out in vLLM's sleep-mode allocator (cumem)",
+    why="In sleep mode, vLLM allocates weights and KV cache through it.",
+    cures=(*_LOOK, cure("if another process (a trainer, a second model) holds memory, wake the engine only after that process has freed it", None, when(seen=r"wake_up"))),
     deterministic=False,
 )  # fmt: skip
 _OF_DRIVER_CALL = Variant(
@@ -131,11 +130,11 @@ _OF_DRIVER_CALL = Variant(
 _ON_TPU = Variant(
     when=when(_HBM), sentence="the TPU's memory (HBM) ran out",
     why="Weights, KV cache, the compiled programs and the largest step share it.",
-    cures=(cure("shard the model over more chips, use a smaller or quantized model, or limit the request length", "--tensor-parallel-size N   (or a smaller --max-model-len)", when(_HBM)),),
+    cures=(cure("shard the model over more chips, or use a smaller or quantized model", "--tensor-parallel-size N", when(_HBM)),),
 )  # fmt: skip
 _OF_CUBLAS = Variant(
-    when=when(r"CUBLAS_STATUS_NOT_INITIALIZED"), sentence="cuBLAS could not be initialized: most often the GPU has too little free memory for it",
-    why="If memory is free, an earlier CUDA error in this process, or a cuBLAS from a different CUDA release than PyTorch's, has the same effect.",
+    when=when(r"CUBLAS_STATUS_NOT_INITIALIZED"), sentence="cuBLAS could not be initialized; this error alone does not show why",
+    why="A full GPU has this effect; so have an earlier CUDA error in this process, and a cuBLAS from a different CUDA release than PyTorch's.",
     cures=(*_LOOK, cure("if memory is free, check for an earlier CUDA error in this log, and for another cuBLAS that is found first", "python -m pip list | grep -i -E '^torch |cublas'; echo $LD_LIBRARY_PATH", when(lacks=r"\bHIP\b|hipError|rocm|\bNPU\b"))),
     deterministic=False, confidence=0.6,
 )  # fmt: skip
@@ -143,7 +142,7 @@ _METAL = r"MPS backend out of memory|kIOGPUCommandBufferCallbackErrorOutOfMemory
 _ON_METAL = Variant(
     when=when(_METAL), sentence="the GPU used up the memory that this Mac lets it use",
     why="GPU, CPU and all programs share it. A setting that lifts the limit can make the whole machine fail.",
-    cures=(check("check how much memory other programs hold, and close those that nothing needs", "top -o mem -l 1 | head -30"), cure("serve a smaller or quantized model, or limit the request length", "--max-model-len N", when(_METAL))),
+    cures=(check("check how much memory other programs hold, and close those that nothing needs", "top -o mem -l 1 | head -30"), cure("serve a smaller or quantized model", None, when(_METAL))),
 )  # fmt: skip
 _ELSEWHERE = (_ON_TPU, _ON_METAL, _OF_DRIVER_CALL, _OF_CUBLAS)
 _ON_UNIFIED = Variant(
@@ -168,7 +167,7 @@ _TOO_MANY_BLOCKS = Variant(
 _IN_SAMPLER = Variant(
     when=when(seen=SAMPLES.pattern, lacks=r"warm_up|_dummy_sampler_run|warming up|capture"),
     sentence="GPU memory ran out in the sampler, during its warm-up or while requests were served",
-    why="The sampler sorts the logits of all requests in a step, and needs memory in addition to the weights, the graphs and the KV cache.",
+    why="The sampler works on the logits of all requests in a step, in addition to the weights, the graphs and the KV cache.",
     cures=(
         cure("run fewer requests concurrently", "--max-num-seqs N", when(seen=SAMPLES.pattern)),
         cure("leave more memory free: lower --gpu-memory-utilization by 0.05", None, when(seen=SAMPLES.pattern, facts=("!gpu_memory_utilization",))),
@@ -176,8 +175,7 @@ _IN_SAMPLER = Variant(
 )  # fmt: skip
 _BESIDE = Variant(
     when=when(r"[Ee]rror in request.{0,600}Process \d+ has [\d.]+ GiB memory in use"), sentence="GPU memory ran out for one request, in a process other than the one that holds most of it",
-    why="The large process is most likely this server's own engine: it must not be killed. Image preprocessing in an API server, for example, takes GPU memory of its own.",
-    cures=(cure("leave room outside the engine: lower --gpu-memory-utilization, or allow smaller images", None, when(r"Process \d+ has")), check("identify both processes", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv")),
+    cures=(check("identify both processes, and do not kill this server's own engine", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"), cure("if the large process is the engine, leave room outside it: lower --gpu-memory-utilization", None, when(r"Process \d+ has"))),
 )  # fmt: skip
 _GRAPHS_ESTIMATE = Variant(
     when=when(_OF_BUDGET, facts=("graphs_overestimated",)), sentence="vLLM's memory estimate for CUDA graphs leaves nothing for the KV cache",
@@ -199,7 +197,7 @@ _ENCODER = Variant(
 _NOT_OFFLOADED = Variant(
     when=when(facts=("no_offload", "cpu_offload_gb")), sentence="GPU memory ran out while the weights were loaded, because --cpu-offload-gb had no effect: this engine set up no offloader",
     why="All weights went to the GPU. A larger value does not help as long as the log shows NoopOffloader.",
-    cures=(cure("use a later release, or the previous model runner", "VLLM_USE_V2_MODEL_RUNNER=0 vllm serve …", when(facts=("no_offload",))), *_LOOK),
+    cures=(check("search vLLM's issues for NoopOffloader"), cure("or test the previous model runner", "VLLM_USE_V2_MODEL_RUNNER=0 vllm serve …", when(frames=r"worker/gpu/model_runner")), *_LOOK),
 )  # fmt: skip
 _BUDGET = Variant(
     when=when(_OF_BUDGET), sentence="vLLM's share of GPU memory leaves nothing for the KV cache",
@@ -223,14 +221,13 @@ _PIN_CURES = (
     check("check the locked-memory limit, and how much memory there is", "ulimit -l; free -g; cat /sys/fs/cgroup/memory.max"),
     cure("if the locked-memory limit is small, raise it", "docker run --ulimit memlock=-1 …", when(seen=r"[Hh]ost(?:Register|Alloc|Malloc)|pin")),
     cure("offload less to host memory: lower cpu_bytes_to_use, --kv-offloading-size or LMCache's max_local_cpu_size", None, when(seen=r"[Hh]ost(?:Register|Alloc|Malloc)|pin")),
-    cure("for 512 GiB or more, use a release that registers the region in pieces (vLLM pull request 51081)", None, when(seen=r"[Hh]ostRegister")),
+    cure("for 512 GiB or more, use a release that registers the region in pieces (vLLM pull request 51081)", None, when(r"[Hh]ostRegister", seen=r"kv_offload|shared_offload")),
 )  # fmt: skip
 _HOST_CURES = (
     check("check which process used it: the kernel log lists all of them, with their memory (rss)", "dmesg -T | grep -i -E 'killed process|oom-kill'", when(r"oom|OOM|[Oo]ut of memory")),
-    cure("raise the memory limit of the container or pod", None, when(r"cgroup|OOMKilled|MEMCG")),
+    cure("raise the memory limit of the container, pod or service", None, when(r"cgroup|OOMKilled|MEMCG")),
     cure("it was compiling: run fewer compilers in parallel", "MAX_JOBS=4", when(r"Killed process \d+ \((?:cicc|ptxas|nvcc|cudafe|cc1plus|ninja)")),
     cure("offload less to host memory", None, when(seen=_OFFLOADS)),
-    cure("give the container more shared memory", "docker run --ipc=host …   (or --shm-size=16g)", when(r"[/]dev/shm")),
 )  # fmt: skip
 _REFUSED = r"annot allocate|Not enough memory on the host|bad_alloc|MemoryError|DefaultCPUAllocator"
 _HOST_CHECK = check("check the host's memory, and this container's limit", "free -g; cat /sys/fs/cgroup/memory.max; ulimit -a", when(_REFUSED))  # fmt: skip
@@ -251,22 +248,21 @@ _EVICTED = Variant(
 )  # fmt: skip
 _REFUSALS = (
     Variant(
-        when=when(r"allocate (?:\d{2,6}(?:\.\d{1,3})? TiB|[\d.]{1,12} [PE]iB|\d{14,20} bytes)|tried to allocate \d{14,20} bytes"), sentence="a host memory allocation requested more than any host has",
-        why="Its size was computed from wrong data: a damaged file, a wrong config, or a bug. More memory does not help.",
+        when=when(r"allocate (?:\d{2,6}(?:\.\d{1,3})? TiB|[\d.]{1,12} [PE]iB|\d{14,20} bytes)|tried to allocate \d{14,20} bytes"), sentence="a host memory allocation requested 10 TB or more",
         cures=(check("check whether the model's files are complete: compare their sizes with the repository's", "ls -lL MODEL_DIRECTORY"), cure("if they are, search vLLM's issues for the function in the traceback")),
     ),
     Variant(
-        when=when(r"(?:mlock|memlock|locked memory|reg_mr|[Rr]egist).{0,120}Cannot allocate memory|Cannot allocate memory.{0,120}(?:ulimit|locked)"), sentence="memory could not be locked or registered: most often the locked-memory limit is too small",
+        when=when(r"(?:mlock|memlock|locked memory|reg_mr|[Rr]egist).{0,120}Cannot allocate memory|Cannot allocate memory.{0,120}(?:ulimit|locked)"), sentence="memory could not be locked or registered",
         cures=(check("check the limit from inside the container", "ulimit -l"), cure("if it is not unlimited, raise it", "docker run --ulimit memlock=-1 …", when(r"Cannot allocate"))),
     ),
     Variant(
         when=when(r"bad_alloc"), sentence="a library could not allocate host memory: too little is left, or the requested size is wrong",
-        why="The message gives no size. A damaged file, a bug, or a library built for another PyTorch requests too much while memory is free.",
+        why="The message gives no size.",
         cures=(_HOST_CHECK, cure("if much memory is free, check whether the model's files are complete, and search the issues of the library that the lines before it name")),
     ),
     Variant(
         when=when(_REFUSED, lacks=r"oom.kill|Killed process"), sentence="a process could not allocate the host memory that it requested",
-        why="The host or the container has too little left, or a limit (ulimit -v, vm.overcommit_memory, vm.max_map_count) is reached. Loading needs room for the largest shard per worker, pinned buffers and offloaded weights or KV.",
+        why="Kernel limits (ulimit -v, vm.overcommit_memory, vm.max_map_count) can refuse it while memory is free.",
         cures=(
             _HOST_CHECK,
             cure("if much memory is free, check these kernel limits", "sysctl vm.overcommit_memory vm.max_map_count", when(r"annot allocate")),
@@ -281,7 +277,7 @@ _CAPTURES = (
 )
 _GRAPHS_MEASURED = Variant(
     when=when(r"ut of memory", facts=("graphs_measured",)), sentence="GPU memory ran out while vLLM measured the memory of CUDA graphs, before it allocated the KV cache",
-    why="The weights, the graphs and the memory of other processes do not fit together. vLLM's share (--gpu-memory-utilization) does not limit this step.",
+    why="vLLM's share (--gpu-memory-utilization) does not limit this step.",
     cures=(
         *_LOOK,
         cure("capture graphs for fewer batch sizes", "--compilation-config '{\"cudagraph_capture_sizes\": [1, 2, 4, 8, 16, 32]}'", when(facts=("graphs_measured",))),
@@ -297,14 +293,14 @@ _ALLOCATES = r"initialize_kv_cache|_allocate_kv_cache|initialize_from_config|ini
 _NO_ROOM_FOR_CACHE = Variant(
     when=when(r"(?:CUDA|HIP|XPU|NPU) out of memory", seen=_ALLOCATES), sentence="GPU memory ran out while the KV cache was allocated",
     why="The cache gets the rest of vLLM's share (--gpu-memory-utilization) after the weights and the measured peak; less than that was free.",
-    cures=(*_LOOK, cure("lower vLLM's share of GPU memory", "--gpu-memory-utilization 0.85   (0.90 is the default; otherwise subtract 0.05 from your value)", when(seen=_ALLOCATES, facts=("!unified_memory", "!gpu_memory_utilization"))), cure("if no other process holds memory, lower vLLM's share: lower --gpu-memory-utilization by 0.05", None, when(seen=_ALLOCATES, facts=("!unified_memory", "gpu_memory_utilization")))),
+    cures=(*_LOOK, cure("lower vLLM's share of GPU memory", "--gpu-memory-utilization 0.85   (0.90 is the default; otherwise subtract 0.05 from your value)", when(seen=_ALLOCATES, facts=("!unified_memory", "!gpu_memory_utilization", "!kv_cache_memory_set"))), cure("if no other process holds memory, lower vLLM's share: lower --gpu-memory-utilization by 0.05", None, when(seen=_ALLOCATES, facts=("!unified_memory", "gpu_memory_utilization", "!kv_cache_memory_set")))),
 )  # fmt: skip
 
 FAILURES = (
     Failure(
         slug=KV,
         sentence="the memory left for the KV cache cannot hold one request of the maximum length",
-        why="The weights, the measured peak of a step and the graphs take the rest of vLLM's share (--gpu-memory-utilization). Or another process (often the previous container) still held memory; then the same start works unchanged once that memory is freed.",
+        why="The cache gets the part of vLLM's share (--gpu-memory-utilization) that the weights, the measured peak of a step and the graphs leave.",
         cures=(
             cure("set --max-model-len to at most the length that fits (the message has the numbers)", None, when(r"estimated maximum model length|stored in KV\s+cache\s*\(|Gi?B KV\s+cache is needed")),
             check("check whether another process holds GPU memory: if so, free it and start again unchanged; if not, a larger share of the GPU makes the KV cache larger", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"),
@@ -328,9 +324,9 @@ FAILURES = (
                 cures=(cure("if there are more GPUs, spread the model over them: each then holds a part of the weights", "--tensor-parallel-size N", when(facts=("memory_is_own",))), cure("if this GPU and its attention backend support it, store the KV cache in 8 bits: it then holds twice the tokens", "--kv-cache-dtype fp8", when(facts=("memory_is_own", "!kv_cache_dtype"))),),
             ),
             Variant(
-                when=when(facts=("memory_of_others",)), sentence="the KV cache is too small, and neither it nor the weights took the missing memory: most likely another process held it, or the measured step is large", confidence=0.7,
-                why="If another process held it, the same start works unchanged once it is freed; the previous container often holds it for some seconds.",
-                cures=(*_LOOK, cure("start again unchanged once the memory is free", None, when(facts=("memory_of_others",))), cure("if no other process holds memory, lower the peak of a step: --max-num-batched-tokens, --max-num-seqs", None, when(facts=("memory_of_others",))), cure("for a model with image or video input, allow fewer or smaller inputs", _FOR_ENCODER, when(seen=r"(?i)multi_?modal|\bmm_|encoder cache|vision|\bVL\b|-VL-"))),
+                when=when(facts=("memory_of_others",)), sentence="the KV cache is too small, and neither it nor the weights took the missing memory", confidence=0.7,
+                why="If another process held it, the same start works unchanged once it is freed.",
+                cures=(*_LOOK, cure("if one does, start again unchanged once the memory is free", None, when(facts=("memory_of_others",))), cure("if no other process holds memory, lower the peak of a step: --max-num-batched-tokens, --max-num-seqs", None, when(facts=("memory_of_others",))), cure("for a model with image or video input, allow fewer or smaller inputs", _FOR_ENCODER, when(seen=r"(?i)multi_?modal|\bmm_|encoder cache|vision|\bVL\b|-VL-"))),
             ),
         ),
         numbers=memory_numbers.kv_too_small,
@@ -354,7 +350,7 @@ FAILURES = (
     Failure(
         slug=PROFILING,
         sentence="GPU memory ran out while vLLM measured its peak memory or set up the KV cache",
-        why="The weights, or another process's memory, left too little for the largest step and a KV cache.",
+        why="",
         cures=(*_LOOK, _SMALLER_STEP),
         deterministic=False,
         variants=(*_ELSEWHERE, _ENCODER, _TOO_LARGE, _SAMPLER_MEASURED, _TOO_MANY_BLOCKS, _BUDGET_ON_UNIFIED, _ON_UNIFIED, _GRAPHS_ESTIMATE, _BUDGET, _NOT_OUT, _WAKING, _NO_ROOM_FOR_CACHE),
@@ -363,7 +359,7 @@ FAILURES = (
     Failure(
         slug=CAPTURE,
         sentence="GPU memory ran out while CUDA graphs were captured or kernels were warmed up",
-        why="Graphs and warm-up need memory outside the share that --gpu-memory-utilization gives to weights and KV cache.",
+        why="Graphs and warm-up need memory in addition to the weights and the KV cache.",
         cures=(
             cure("warm up with fewer requests", "--max-num-seqs 64", when(seen=r"warming up sampler with|lowering `?max_num_seqs|_dummy_sampler_run")),
             cure("leave more memory free for it: lower --gpu-memory-utilization by 0.05", None, when(r"[Oo]ut of memory|OOM", facts=("!gpu_memory_utilization", "!unified_memory"))),
@@ -377,7 +373,7 @@ FAILURES = (
     Failure(
         slug=RUNTIME,
         sentence="GPU memory ran out while requests were served",
-        why="The engine started, and a step needed more memory than was left outside the KV cache. A restart frees the memory; if the error returns after hours, something outside the KV cache grows.",
+        why="The KV cache is allocated at startup and does not grow. A restart frees the memory.",
         cures=(*_LOOK, cure("send requests without prompt_logprobs (or echo with logprobs): the logits of the whole prompt need this memory", None, when(frames=r"prompt_logprobs")), cure("allow fewer or smaller images and videos in a request", _FOR_ENCODER, when(frames=_OF_ENCODER)), _SMALLER_STEP, cure("if the model is already loaded, lower --max-num-batched-tokens or --gpu-memory-utilization: both leave more memory for a step", None, when(r"allocated in private pools", facts=("!phase",))), cure("leave more memory outside the KV cache: lower --gpu-memory-utilization by 0.05", None, when(facts=("!unified_memory",), phases=(5,)))),
         deterministic=False,
         variants=(_OF_DRIVER, *_ELSEWHERE, _BESIDE, _TOO_LARGE, _ON_UNIFIED, _NOT_OUT, _WAKING),
@@ -394,11 +390,11 @@ FAILURES = (
     ),
     Failure(
         slug=OCCUPIED,
-        sentence="something else already holds the GPU memory that vLLM was configured to take",
-        why="At startup, less memory was free than --gpu-memory-utilization requests, or the free memory changed while vLLM measured it. The same start works once the memory is freed.",
+        sentence="less GPU memory is free than vLLM was configured to take",
+        why="The same start works once enough memory is free.",
         cures=(
             *_LOOK,
-            cure("kill the leftover processes of an earlier vLLM, if nothing needs them", "vllm-watch gpus", when(facts=("!unified_memory",))),
+            cure("end the processes that hold it and that nothing needs", "vllm-watch gpus", when(facts=("!unified_memory",))),
             cure("if the other processes must stay, use a free GPU (CUDA_VISIBLE_DEVICES); or, if the weights and a KV cache fit into the free memory, lower --gpu-memory-utilization below the share that is free", None, when(r"on startup", facts=("much_is_held", "!unified_memory"))),
         ),
         deterministic=False,
@@ -409,29 +405,28 @@ FAILURES = (
                 cures=(check("check which processes hold it", "free -g; ps aux --sort=-rss | head"), cure("if the model and its KV cache fit, lower the share, or set the KV cache size in GiB", "VLLM_CPU_KVCACHE_SPACE=N", when(r"CPU memory"))),
             ),
             Variant(
-                when=when(r"Free memory on device .{0,20}\(0(?:\.0{1,9})?/"), sentence="the device reported no free memory at all: either the reading is wrong, or another process holds all of it", confidence=0.5,
-                why="A process that holds the memory usually leaves a small amount free. An exact zero is often a wrong reading of the driver or runtime, which a later start does not fix.",
+                when=when(r"Free memory on device .{0,20}\(0(?:\.0{1,9})?/"), sentence="the device reported no free memory at all; the reading itself may be wrong", confidence=0.5,
                 cures=(*_LOOK, cure("if no process holds it, compare the versions of the driver and runtime with those that this PyTorch requires")),
             ),
             Variant(
                 when=when(r"out of memory", seen=r"init_device"),
-                sentence="GPU memory ran out before anything was loaded: something else holds it",
-                why="The first use of the GPU failed, so no memory or length setting of this server had taken effect yet. If GPU and CPU share one memory, the page cache counts, too.",
+                sentence="GPU memory ran out before anything was loaded",
+                why="No memory or length setting of this server had taken effect yet.",
                 cures=(*_LOOK, _PAGE_CACHE, check("check the memory of the page cache and other processes", "free -g")),
             ),
             Variant(
                 when=when(r"out of memory"), sentence="GPU memory ran out, and another process holds more memory of this GPU than this one",
-                why='The message lists it ("Process N has …"; in a container, N may be a PID of the host). It may be another server, or a worker of this same server; then two workers share one GPU.',
+                why='The message lists it ("Process N has …"; in a container, N may be a PID of the host).',
                 cures=(*_LOOK, cure("if it is a worker of this server, check that each gets a GPU of its own", "echo $CUDA_VISIBLE_DEVICES; nvidia-smi -L", when(r"CUDA out of memory")), cure("if it must stay, use another GPU, or a model that fits into the remaining memory", None, when(r"out of memory"))),
             ),
             Variant(
-                when=when(r"on startup is less than desired", facts=("torch_memory_gib",)), sentence="this process itself still holds GPU memory, so less is free than vLLM was configured to take",
-                why="The memory snapshot counts PyTorch's memory in this process (torch_memory). An earlier model or engine in the same process was not freed.",
-                cures=(cure("free the earlier engine first, or start each engine in a process of its own", None, when(r"on startup")),),
+                when=when(r"on startup is less than desired", facts=("torch_memory_gib",)), sentence="this process itself already holds GPU memory, and less is free than vLLM was configured to take",
+                why="The memory snapshot counts PyTorch's memory in this process (torch_memory).",
+                cures=(cure("free the process's earlier allocations first, or start the engine in a process of its own", None, when(r"on startup")),),
             ),
             Variant(
-                when=when(facts=("nearly_free", "!unified_memory")), sentence="vLLM was configured to take a larger share of the GPU than is ever free",
-                why="Nearly all of its memory was free; the driver and a display hold a little of each GPU.",
+                when=when(facts=("nearly_free", "!unified_memory")), sentence="vLLM was configured to take a larger share of the GPU than was free, although nearly all of it was",
+                why="The driver holds a little of each GPU.",
             ),
             Variant(
                 when=when(r"on startup|Free memory on device", facts=("unified_memory",)),
@@ -448,8 +443,8 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"Error in memory profiling|Externally held weights|kv cache allocation is less"),
-                sentence="the free GPU memory changed while vLLM measured it: another process took or freed some",
-                why="The same start works if no other process takes or frees memory on this GPU at that time. If GPU and CPU share one memory, the host's page cache can do that, too.",
+                sentence="the free GPU memory changed while vLLM measured it",
+                why="This check fails if another process takes or frees memory on this GPU at that time.",
                 cures=(*_LOOK, _PAGE_CACHE, cure("start servers that share a GPU one after the other", None, when(r"Error in memory profiling"))),
             ),
         ),
@@ -458,7 +453,7 @@ FAILURES = (
     Failure(
         slug=PINNING,
         sentence="host memory could not be pinned for the GPU; a full GPU is not the cause",
-        why="The locked-memory limit, the memory of the host or container, or the platform limits it. A later CUDA call may report the same error as its own.",
+        why="A later CUDA call may report the same error as its own.",
         cures=_PIN_CURES,
         deterministic=False,
         variants=(
@@ -477,25 +472,25 @@ FAILURES = (
     Failure(
         slug=HOST,
         sentence="the host ran out of memory, or a process was killed",
-        why="Loading needs room for the largest shard per worker, pinned buffers and offloaded weights or KV.",
+        why="",
         cures=_HOST_CURES,
         deterministic=False,
         variants=(
             Variant(
-                when=when(r"Insufficient (?:memory|space) in /dev/shm"), sentence="the shared memory (/dev/shm) is too small for the workers' queues",
-                cures=(cure("give the container a larger one (Kubernetes: an emptyDir with medium Memory at /dev/shm)", "docker run --ipc=host …   (or --shm-size=16g)", when(r"Insufficient")),),
+                when=when(r"Insufficient (?:memory|space) in /dev/shm"), sentence="the shared memory (/dev/shm) has too little free space",
+                cures=(cure("make it larger (Kubernetes: an emptyDir with medium Memory at /dev/shm)", "docker run --ipc=host …   (or --shm-size=16g)", when(r"Insufficient")),),
             ),
             Variant(
                 when=when(r"result 'oom-kill'|by the OOM killer"), sentence="a process of this service was killed, because the host ran out of memory, or the service reached its memory limit",
-                why="The line does not show which of the two it was. Loading needs room for the largest shard per worker, pinned buffers and offloaded weights or KV.",
+                why="The line does not show which of the two it was.",
                 cures=(check("check the service's memory limit and peak memory", "systemctl show UNIT -p MemoryMax,MemoryPeak"), *_HOST_CURES),
             ),
             _OF_RAY_MONITOR,
             _EVICTED,
             *_REFUSALS,
             Variant(
-                when=when(r"cgroup|OOMKilled|MEMCG"), sentence="the container reached its memory limit, and one of its processes was killed",
-                why="Files in /dev/shm count, too. Loading needs room for the largest shard per worker, pinned buffers and offloaded weights or KV.",
+                when=when(r"cgroup|OOMKilled|MEMCG"), sentence="a container, pod or service reached its memory limit, and one of its processes was killed",
+                why="Files in /dev/shm count, too.",
                 cures=_HOST_CURES,
             ),
             Variant(
@@ -507,7 +502,7 @@ FAILURES = (
             Variant(
                 when=when(r"(?:signal:? |SIG|[Cc]ode:?\s*\(?|status=|EXIT:? )(?:-?9\b|KILL|137)|with code 137|Exited \(137\)|^\S*: line \d+:\s+\d+ Killed|^\s*Killed", lacks=r"[Oo]ut of memory|oom|OOM|memory pressure|low on memory"),
                 sentence="a process was killed (SIGKILL); this log does not show by whom",
-                why="Most often the kernel does this when the host or the container is out of memory; a failed liveness probe or an operator does it, too.",
+                why="The kernel does this if the host or the container runs out of memory; so do a failed liveness probe, a stop that takes too long, and an operator.",
                 cures=(check("check whether the kernel killed it", "dmesg -T | grep -i -E 'killed process|out of memory'"), check("check why the container exited", "kubectl describe pod POD   (or docker inspect)")),
             ),
         ),
@@ -516,7 +511,7 @@ FAILURES = (
         slug=SWAP,
         sentence="the requested CPU swap space takes too much of the host's memory",
         why="--swap-space (GiB) is per GPU, is pinned at startup, and may take at most 70 % of the memory.",
-        cures=(cure("lower it; 0 is enough unless requests use beam search", "--swap-space 0", when(r"Too large swap space")),),
+        cures=(cure("lower it", "--swap-space 0", when(r"Too large swap space")),),
         deterministic=True,
     ),
 )  # fmt: skip

@@ -86,7 +86,7 @@ RULES = (
     rule(ARCHITECTURE, "not supported", "was not supported", pattern=r"[Mm]odel (?:class |type |arch\w* )?\S{1,80} (?:is|are|was) not supported(?! for Lo)|(?:ForCausalLM|ForConditionalGeneration|Model)\S{0,3} (?:is|are|has been) not supported(?! for Lo)|architectures? \S+ (?:is|are) not supported|\bArchitecture \S{1,60} not supported", rank=Rank.GENERAL),
     rule(ARCHITECTURE, "KeyError: '", "configuration_auto", pattern=r"CONFIG_MAPPING\[|configuration_auto\.py.{0,800}KeyError", rank=Rank.GENERAL),
     rule(ARCHITECTURE, "There is no module or parameter named", "Following weights were not initialized from checkpoint", "Some weights are not initialized from checkpoints", rank=Rank.GENERAL),
-    rule(ARCHITECTURE, "KeyError: '", pattern=r"KeyError: '(?![\w.]{0,200}(?:attn|mixer|mamba|indexer)')(?:model\.|layers\.|transformer\.|visual\.|language_model\.|lm_head|block_sparse|[\w.]*\.layers?\.\d+\.)", rank=Rank.GENERAL),
+    rule(ARCHITECTURE, "KeyError: '", pattern=r"KeyError: '(?![\w.]{0,200}(?:attn|mixer|mamba|indexer|experts|moe|cache)')(?:model\.|layers\.|transformer\.|visual\.|language_model\.|lm_head|block_sparse|[\w.]*\.layers?\.\d+\.)", rank=Rank.GENERAL),
     rule(TOKENIZER, "chat template", "chat_template", pattern=r"default chat template is no longer allowed|must provide a chat template|chat_template is not set|chat template.{0,60}(?:not defined|does not exist|not found|failed|looks like a file path)|no chat template|ChatTemplateResolutionError|[Ff]ound a chat template.{0,800}failed|apply_chat_template.{0,800}chat_template"),
     rule(TOKENIZER, "onversation roles must alternate", "ystem role not supported", "fter the optional system message", "jinja2.exceptions.", "TemplateSyntaxError", "TemplateError:", "Only user and assistant roles"),
     rule(TOKENIZER, "okenizer", pattern=r"Tokenizer class \S+ does not exist or is not currently imported|[Cc]an't load tokenizer for|[Cc]ouldn't instantiate the backend tokenizer|[Nn]o tokenizer file found|[Cc]annot (?:find|load) (?:the )?tokenizer|Unrecognized tokenizer|[Tt]okenizer.{0,60}(?:does not match|mismatch)|[Uu]nable to load (?:vocabulary|tokenizer)"),
@@ -97,9 +97,9 @@ RULES = (
     rule(CONFIG, "User-specified max_model_len", pattern=r"User-specified max_model_len \(\d+\) is greater"),
     rule(CONFIG, "rope", "Rope", "RoPE", "ROPE", "longrope", "mrope", pattern=r"(?:Error|error|assert|must|Unrecognized|Unknown|missing|invalid)\b.{0,200}\b(?:rope_(?:scaling|type|parameters|theta)|RoPE scaling|mrope_section|RoPE type)|\brope_(?:scaling|parameters)`?(?:'s)? .{0,60}(?:must|should|Missing|field|dictionary)|KeyError: '(?:rope_\w+|original_max_position_embeddings|short_factor|long_factor|mrope_section|rope_scaling)'"),
     rule(CONFIG, "max_num_batched_tokens", pattern=r"max_num_batched_tokens \(\d+\) (?:is smaller than|must be greater)"),
-    rule(CONFIG, "Tried to load weights of size", "Attempted to load weight", "loaded_weight.shape", "size mismatch for", "vocab_size", pattern=r"assert .{0,80}vocab_sizes?\b|Tried to load weights of size|Attempted to load weight|assert .{0,800}loaded_weight\.shape|size mismatch for", rank=Rank.GENERAL, needs=when(serving=False)),
+    rule(CONFIG, "Tried to load weights of size", "Attempted to load weight", "loaded_weight.shape", "size mismatch for", pattern=r"Tried to load weights of size|Attempted to load weight|assert .{0,800}loaded_weight\.shape|size mismatch for", rank=Rank.GENERAL, needs=when(serving=False)),
     rule(UNKNOWN, "shapes cannot be multiplied", "must match the size of tensor", "must match the existing size", "invalid for input of size", rank=Rank.GENERAL),
-    rule(CONFIG, "onfig", pattern=r"AttributeError: '?(?!(?:Vllm|Model|Parallel|Cache|Scheduler|Load|Device|Compilation|LoRA|Speculative|KVTransfer)Config)\w*Config'? object has no attribute|text_config extracted from the model config does not have|config\.json.{0,40}(?:JSONDecodeError|is not a valid JSON)", rank=Rank.GENERAL),
+    rule(CONFIG, "onfig", pattern=r"AttributeError: '?(?!(?:Vllm|Model|Parallel|Cache|Scheduler|Load|Device|Compilation|LoRA|Lora|Speculative|KVTransfer|Kernel|Attention|Observability|StructuredOutputs|MultiModal|Pooler|Profiler|Offload|ECTransfer|EPLB|\w*Quant\w*|Fp8|AWQ\w*|GPTQ\w*|CompressedTensors|ModelOpt\w*|BitsAndBytes|Quark|Mxfp4|LMCache\w*)Config\b)\w*Config'? object has no attribute|text_config extracted from the model config does not have|config\.json.{0,40}(?:JSONDecodeError|is not a valid JSON)", rank=Rank.GENERAL),
     rule(CONFIG, "No model architectures are specified", "requires you to execute the configuration file", "contains custom code which must be executed", rank=Rank.GENERAL),
     rule(CONFIG, "validation error", pattern=r"(?<!\d)\d{1,6} validation errors? for (?:\w{0,80}Config|\w{0,80}Args)\b", rank=Rank.SYMPTOM),
     rule(UNKNOWN, "Assertion failed, ", pattern=r"^\W{0,8}(?:\([^()]{1,80}\) )*(?:.{0,60}\] )?\s*Assertion failed, \S", rank=Rank.GENERAL),
@@ -110,6 +110,7 @@ RULES = (
     rule(LORA, "expected target modules in", "adapter_config.json", "vLLM only supports modules_to_save", "vLLM does not yet support DoRA", "Adapter rank", pattern=r"expected target modules in|(?:Error|error|not|No)\b.{0,200}adapter_config\.json|adapter_config\.json.{0,80}(?:not|missing)|vLLM only supports modules_to_save|vLLM does not yet support DoRA"),
 )  # fmt: skip
 
+_ROLES = r"[Rr]ole|optional system message|TemplateError"
 _PINNED_TRANSFORMERS = check("check whether this vLLM supports the installed Transformers version", "python -m pip check; python -m pip show vllm transformers")  # fmt: skip
 
 
@@ -117,17 +118,16 @@ FAILURES = (
     Failure(
         slug=ARCHITECTURE,
         sentence="this vLLM (with its Transformers) cannot serve this model as it is",
-        why="This release does not implement the architecture, or its implementation does not match the checkpoint or the flags.",
+        why="",
         cures=(
             check("check vLLM's list of supported models for the architecture and the first release that supports it"),
-            cure("if the list does not have it for this release, use a release made after the model; if it does, the import failed: read the earlier lines", None, when(r"not supported for now|has no vLLM|not recognize this architecture|annot find model module|CONFIG_MAPPING|does not recognize")),
+            cure("if the list does not have it for this release, use a later release that does", None, when(r"not supported for now|has no vLLM|not recognize this architecture|annot find model module|CONFIG_MAPPING|does not recognize")),
         ),
         deterministic=True,
         numbers=architecture,
         variants=(
             Variant(
                 when=when(r"Unrecognized model in "), sentence="config.json has no model_type, so Transformers cannot identify the architecture",
-                why="Most often it is not a model's config: it belongs to an adapter, a training checkpoint or another library's format, or the copy is incomplete.",
                 cures=(
                     check("check its contents", "grep -E 'model_type|architectures' /path/to/model/config.json; ls -lL /path/to/model"),
                     cure("if the folder has adapter_config.json, serve the base model with this adapter", "vllm serve BASE --enable-lora --lora-modules NAME=/path", when(r"Unrecognized model")),
@@ -136,24 +136,29 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"Unrecognized configuration class [^\n]{0,300}(?:AutoTokenizer|AutoProcessor|AutoImageProcessor)"), sentence="Transformers has no tokenizer or processor for this model's config class",
-                why="The files that name it (tokenizer_config.json, preprocessor_config.json) are missing, or it is code in the repository, or the installed Transformers is too old.",
                 cures=(check("check whether the files exist and name a class or auto_map", "ls -lL /path/to/model; grep -E 'tokenizer_class|auto_map' /path/to/model/*.json"), _PINNED_TRANSFORMERS, cure("if you trust the repository's code (auto_map), allow it", "--trust-remote-code", when(r"Unrecognized"))),
             ),
             Variant(
-                when=when(r"no module or parameter named '[^']{0,200}(?:base_layer|lora_[AB]|base_model)"), sentence="the checkpoint was saved with its LoRA adapter attached (PEFT's names) instead of merged",
+                when=when(r"no module or parameter named|KeyError: '", frames=r"(?:update|sync|receive)_weights"),
+                sentence="a trainer sent weights to the running engine under names that vLLM's model does not have",
+                why="The names come from the trainer (verl, TRL, OpenRLHF …), including LoRA names; the checkpoint on disk is not the cause.",
+                cures=(check("check whether the trainer release supports this vLLM, and how it maps or merges LoRA weights", "python -m pip show vllm verl trl openrlhf", when(frames=r"_weights")),),
+            ),
+            Variant(
+                when=when(r"no module or parameter named '[^']{0,200}(?:base_layer|lora_[AB]|base_model)"), sentence="the checkpoint has PEFT's names of a LoRA adapter that is attached and not merged",
                 why="PEFT creates names like base_layer and lora_A; the model's own layers do not have them.", cures=(cure("merge the adapter before saving (peft: merge_and_unload), or save and serve it as an adapter of the base model", None, when(r"named '")),),
             ),
             Variant(
                 when=when(r"failed to be inspected"),
-                sentence="vLLM could not inspect this model's architecture, because the import of its code failed",
-                why="vLLM knows the architecture; the import error is above this line.",
-                cures=(check("read the traceback above; often a package that this model needs is missing", "python -m pip check"), cure("if the traceback ends with No module named, install that package into the Python that runs vLLM", None, when(seen=r"No module named '"))),
+                sentence="vLLM knows this model's architecture, but could not inspect the code that implements it",
+                why="The error of the inspection is above this line.",
+                cures=(check("read the traceback above"), cure("if the traceback ends with No module named, install that package into the Python that runs vLLM", None, when(seen=r"No module named '"))),
             ),
             Variant(
                 when=when(r"Transformers does not recognize|CONFIG_MAPPING|not recognize this architecture"),
                 sentence="the installed Transformers does not know this model type",
-                why="Transformers and vLLM must both know it, and each vLLM release accepts only some Transformers versions.",
-                cures=(cure("use a vLLM release whose Transformers knows it (or a nightly build, for a very new model)", None, when(r"not recognize|CONFIG_MAPPING")), check("check which versions are installed and whether they are compatible", "python -m pip check")),
+                why="Each vLLM release accepts only some Transformers versions.",
+                cures=(cure("if a later Transformers knows it, use a vLLM release that accepts this Transformers (or a nightly build, for a very new model)", None, when(r"not recognize|CONFIG_MAPPING")), check("check which versions are installed and whether they are compatible", "python -m pip check")),
             ),
             Variant(
                 when=when(r"Pipeline parallelism is not supported"),
@@ -164,48 +169,38 @@ FAILURES = (
                 when=when(r"[Aa]rchitectures? \[?'(?:Eagle|Medusa|MLPSpeculator|DFlash|\w*MTP)"),
                 sentence="this vLLM does not support the architecture of the draft model (speculative decoding)",
                 why="Such a model only drafts tokens for another model. If --model names it, name the target model instead.",
-                cures=(cure("serve without speculative decoding: remove --speculative-config", None, when(r"rchitecture")), cure("or use a draft model (or method) that vLLM's page on speculative decoding lists for this release")),
-            ),
-            Variant(
-                when=when(r"no module or parameter named|KeyError: '", frames=r"(?:update|sync|receive)_weights"),
-                sentence="a trainer sent weights to the running engine under names that vLLM's model does not have",
-                why="The names come from the trainer (verl, TRL, OpenRLHF …), including LoRA names; the checkpoint on disk is not the cause.",
-                cures=(check("check whether the trainer release supports this vLLM, and how it maps or merges LoRA weights", "python -m pip show vllm verl trl openrlhf", when(frames=r"_weights")),),
+                cures=(cure("serve without speculative decoding: remove --speculative-config", None, when(r"rchitecture", seen=r"speculative[-_]config['\"]?[ =:]{1,3}(?!None)")), cure("use a draft model (or method) that vLLM's page on speculative decoding lists for this release")),
             ),
             Variant(
                 when=when(facts=("some_layers_missing",)),
-                sentence="the checkpoint's files lack the weights of some layers",
-                why="The same weights of the other layers were found, so the names match: files are missing or truncated, or the config lists more layers than the checkpoint has.",
-                cures=(check("compare the files and their sizes with model.safetensors.index.json, and num_hidden_layers with its layers", "ls -lL /path/to/model"), cure("download the missing files", "hf download ORG/MODEL", when(facts=("some_layers_missing",)))),
+                sentence="vLLM found no weights in the checkpoint for parts of some layers",
+                cures=(check("compare the files and their sizes with model.safetensors.index.json, and num_hidden_layers with its layers", "ls -lL /path/to/model"), cure("if files are missing, download them", "hf download ORG/MODEL", when(facts=("some_layers_missing",)))),
             ),
             Variant(
                 when=when(r"not initialized from checkpoint.{0,40}\{'(?:score|classifier)\.weight'"),
-                sentence="the checkpoint has no classification head (score), which the configured task needs",
+                sentence="vLLM found no weights in the checkpoint for the classification head, which the configured task needs",
                 why="A checkpoint for text generation has none, unless vLLM derives the head from the language model's output (classifier_from_token).",
                 cures=(cure("remove --task or --runner if the model should generate text, or use a checkpoint with a head", None, when(r"score|classifier")),),
             ),
             Variant(
                 when=when(r"not initialized from checkpoint"),
-                sentence="the checkpoint lacks weights that vLLM's implementation of this model expects",
-                why="Either the checkpoint uses other names for them (the implementation is older or newer than the checkpoint, or the checkpoint is another variant or quantization), or a file is missing.",
+                sentence="vLLM's implementation of this model expects weights that it did not find in the checkpoint under these names",
                 cures=(check("search for the message's names in model.safetensors.index.json, and check that all its files exist", "ls -lL /path/to/model"), check("check which vLLM release the model's page requires")),
             ),
             Variant(
                 when=when(r"KeyError: '", frames=r"is_layer_skipped|/quantization/|quant_config"),
                 sentence="the checkpoint's quantization description has no entry for a layer of the model",
-                why="It was made for other layer names, by another tool or release, or it is incomplete.",
                 cures=(check("compare its names with the name in this line", "grep -m3 -n q_proj /path/to/model/quant*.json; grep -A8 quantization_config /path/to/model/config.json"),),
             ),
             Variant(
                 when=when(r"no module or parameter named|KeyError: '"),
                 sentence="the checkpoint has a weight name that vLLM's implementation of this model does not have",
-                why="Most often the model code and the checkpoint are of different versions or variants (an adapter, another quantization); the loader may also have read the wrong files, or vLLM's loader for this architecture is missing or has a bug.",
                 cures=(check("compare the names with those in model.safetensors.index.json"), check("check which vLLM release the model's page requires")),
             ),
             Variant(
                 when=when(r"--runner|--task|\b(?:task|pooling|generat\w+|embed\w*|classif\w+|scor\w+|transcri\w+)\b.{0,80}\b(?:API|task|runner)|'embed' task"),
                 sentence="the model, as started, does not support the task that a flag or a request asks for",
-                cures=(cure("request a task that the message lists, or remove --task or --runner", None, when(r"task|runner")), cure("for embeddings or scores, check that the model is made for them, and start it for that task", "--runner pooling   (before 0.11: --task embed)", when(r"(?i)embed|pooling|scor|classif|reward"))),
+                cures=(cure("request a task that the message lists, or, if the command line sets it, remove --task or --runner", None, when(r"task|runner")), cure("for embeddings or scores, check that the model is made for them, and start it for that task", "--runner pooling   (before 0.11: --task embed)", when(r"(?i)embed|pooling|scor|classif|reward"))),
             ),
             Variant(
                 when=when(r"GGUF"),
@@ -233,7 +228,6 @@ FAILURES = (
             Variant(
                 when=when(r"okenizer class \S+ does not exist"),
                 sentence="the installed Transformers does not have the tokenizer class that the model names",
-                why="A later Transformers added the class, or the model's repository contains it as custom code.",
                 cures=(
                     check("check tokenizer_class in tokenizer_config.json, and which Transformers version added it", "python -c 'import transformers; print(transformers.__version__)'"),
                     cure("if the repository contains the code (auto_map in tokenizer_config.json), allow it", "--trust-remote-code", when(r"does not exist")),
@@ -241,27 +235,24 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"UndefinedError: .{1,120} is undefined"),
-                sentence="the chat template uses a variable that the request did not set",
-                why="The line names the variable. The request must set it (chat_template_kwargs), or the template does not support this kind of request.",
-                cures=(cure("send the variables that the model's page lists with the request", "\"chat_template_kwargs\": {\"NAME\": …}", when(r"is undefined")),),
+                sentence="the chat template uses a name that is not defined; the line has the name",
+                cures=(cure("if the model's page lists it as a variable, send it with the request", "\"chat_template_kwargs\": {\"NAME\": …}", when(r"is undefined")),),
                 deterministic=False,
             ),
             Variant(
-                when=when(r"UndefinedError: .{1,160} has no (?:attribute|element)"), sentence="the chat template rejected the messages of a request: they lack a field that it reads",
-                why="Often content is missing or is a list although the template expects text, or tools and tool calls have another format; only this request fails.",
+                when=when(r"UndefinedError: .{1,160} has no (?:attribute|element)"), sentence="the chat template failed on the messages of a request: it reads a field that is not there",
                 cures=(check("compare the messages and tools of the request with the fields that the template reads", None, when(r"has no")), cure("if content is a list of parts, let vLLM join them into a string", "--chat-template-content-format string", when(r"has no"))),
                 deterministic=False,
             ),
             Variant(
                 when=when(r"TemplateSyntaxError"), sentence="the chat template is not valid Jinja for this process",
-                why="The file, or its text on the command line, is damaged or wrongly quoted, or it uses a tag from a later Transformers; requests are not the cause.",
                 cures=(check("check the file that --chat-template or the tokenizer's config names, and the quoting of an inline template", None, when(r"TemplateSyntaxError")),),
             ),
             Variant(
                 when=when(r"[Rr]oles must alternate|[Ss]ystem role not supported|optional system message|Only user and assistant|jinja2\.exceptions|TemplateError|TemplateSyntaxError"),
-                sentence="the chat template rejected the messages of a request",
-                why="The template checks the roles, their order and the content of messages, and its message has the reason; the engine keeps running.",
-                cures=(cure("send messages with the roles and the order that the template requires"), cure("if clients cannot, use a modified copy of the template", "--chat-template ./template.jinja", when(r"roles|role|Template|message"))),
+                sentence="the chat template failed on the messages of a request",
+                why="The message of the exception has the reason.",
+                cures=(cure("send messages with the roles and the order that the template requires", None, when(_ROLES)), cure("if clients cannot, use a modified copy of the template", "--chat-template ./template.jinja", when(_ROLES))),
                 deterministic=False,
             ),
             Variant(
@@ -275,12 +266,12 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"untagged enum|data did not match"),
-                sentence="the installed tokenizers library does not know the format of tokenizer.json; most often a later version wrote it",
-                cures=(check("check that the file is complete, and which versions are installed", "tail -c 100 /path/to/model/tokenizer.json; python -m pip show tokenizers transformers"), cure("use a newer tokenizers (with a Transformers that this vLLM allows)", "python -m pip check", when(r"untagged enum")),),
+                sentence="the installed tokenizers library cannot read tokenizer.json",
+                cures=(check("check that the file is complete, and which versions are installed", "tail -c 100 /path/to/model/tokenizer.json; python -m pip show tokenizers transformers"), cure("if it is complete, use a newer tokenizers (with a Transformers that this vLLM allows)", "python -m pip check", when(r"untagged enum")),),
             ),
             Variant(
                 when=when(r"TokenizersBackend.{0,20}has no attribute|all_special_tokens_extended"),
-                sentence="this vLLM uses a tokenizer attribute that transformers 5 removed",
+                sentence="this vLLM or the model's own code uses a tokenizer attribute that transformers 5 does not have",
                 why="The tokenizer's files are not the cause.",
                 cures=(cure("use a vLLM release that runs on transformers 5, or install transformers 4", "pip install 'transformers<5'", when(r"TokenizersBackend|tokens_extended")),),
             ),
@@ -292,13 +283,12 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"has no attribute"),
-                sentence="the tokenizer lacks a feature that this vLLM (or the model's own code) needs",
-                why="Often this vLLM or the model's own code uses an attribute that a Transformers version removed.",
+                sentence="the code uses an attribute that the tokenizer does not have",
                 cures=(_PINNED_TRANSFORMERS,),
             ),
             Variant(
                 when=when(r"instantiate the backend tokenizer|Converting from (?:Tiktoken|SentencePiece)"),
-                sentence="no fast tokenizer could be created: tokenizer.json is missing or damaged, or the package that converts another format is not installed",
+                sentence="no fast tokenizer could be created from the model's files",
                 cures=(check("check whether tokenizer.json exists and is complete, and whether sentencepiece and tiktoken are installed", "ls -lL /path/to/model; python -m pip show sentencepiece tiktoken"),),
             ),
             Variant(
@@ -309,8 +299,7 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"."),
-                sentence="the tokenizer's files are missing, damaged or of another type",
-                why="A Git LFS pointer or an HTML error page in place of tokenizer.json has the same effect.",
+                sentence="the tokenizer could not be loaded, or it does not match the model",
                 cures=(
                     check("check whether tokenizer.json (or tokenizer.model, tekken.json) exists and is complete", "ls -lL /path/to/model"),
                     cure("if they are missing, use the tokenizer of a model that has them", "--tokenizer ORG/MODEL", when(r"an't load tokenizer|tokenizer file found|annot (?:find|load)")),
@@ -322,7 +311,7 @@ FAILURES = (
     Failure(
         slug=CONFIG,
         sentence="a setting, the model's config.json or its weights do not fit this vLLM or each other",
-        why="A length, a RoPE entry or a shape contradicts the others.",
+        why="",
         cures=(check("compare config.json with the files: are they from the same revision?", "ls -lL /path/to/model"),),
         deterministic=True,
         numbers=flags.field,
@@ -339,21 +328,20 @@ FAILURES = (
                 cures=(cure("raise or remove --max-num-batched-tokens, or lower the limit that the message compares it with", None, when(r"max_num_batched_tokens")),),
             ),
             Variant(
-                when=when(r"[Rr]ope|RoPE|'factor'|'type'|mrope|position_embeddings"),
-                sentence="the installed Transformers and vLLM cannot parse the RoPE entry of the model's config.json",
-                why="Its format changed (type became rope_type, and Transformers 5 renamed rope_scaling to rope_parameters). It may also come from a flag (--hf-overrides, --rope-scaling).",
+                when=when(r"^[^\n]*(?:[Rr]ope|RoPE|'factor'|'type'|mrope|position_embeddings)"),
+                sentence="the installed Transformers and vLLM cannot use the RoPE entry of the model's config (config.json, --hf-overrides)",
+                why="Its format changed: type became rope_type, and Transformers 5 renamed rope_scaling to rope_parameters.",
                 cures=(_PINNED_TRANSFORMERS, check("compare rope_scaling in config.json with the model's page and the versions it requires")),
             ),
             Variant(
                 when=when(r"has no attribute|text_config"),
-                sentence="the model's config lacks an attribute that this vLLM reads",
-                why="Transformers and vLLM have incompatible versions, the config belongs to another type of model, or this vLLM wrongly reads the attribute from this config.",
+                sentence="the code reads an attribute that the model's config does not have",
                 cures=(_PINNED_TRANSFORMERS,),
             ),
             Variant(
-                when=when(r"trust_remote_code|execute the configuration file|custom code which must be executed"),
+                when=when(r"execute the configuration|custom code which must be executed|pass the argument .trust_remote_code"),
                 sentence="the model's repository contains custom code, which vLLM runs only if allowed",
-                cures=(cure("if you trust the code, allow it", "--trust-remote-code", when(r"trust_remote_code|execute the configuration|custom code")), cure("or use a vLLM release that implements this architecture")),
+                cures=(cure("if you trust the code, allow it", "--trust-remote-code", when(r"trust_remote_code|execute the configuration|custom code")),),
             ),
             Variant(
                 when=when(r"No model architectures are specified"),
@@ -363,11 +351,10 @@ FAILURES = (
             Variant(
                 when=when(r"Value error, Expecting value: line|not a valid JSON|JSONDecodeError"),
                 sentence="a JSON text that vLLM read (a model file or a flag's value) is empty or invalid",
-                why="Git LFS pointers, truncated downloads and a proxy's HTML pages cause this error.",
-                cures=(check("check how the model's JSON files begin", "head -c 100 /path/to/model/*.json"), check("check that the shell preserves the quotes of flags that take JSON")),
+                cures=(check("check how the model's JSON files begin: a Git LFS pointer or an HTML page is not JSON", "head -c 100 /path/to/model/*.json"), check("check that the shell preserves the quotes of flags that take JSON")),
             ),
             Variant(
-                when=when(r"(?:\bis set to|\bgot) -\d{2}"),
+                when=when(r"max_num_(?:scheduled|batched)_tokens\b[^\n]{0,80}(?:\bis set to|\bgot) -\d{2}"),
                 sentence="a limit that vLLM computes from other settings became negative",
                 why="This value is not set by hand: the other settings reserve more than the limit that contains them.",
                 cures=(cure("raise --max-num-batched-tokens, or lower --max-num-seqs or num_speculative_tokens", None, when(r"max_num_(?:scheduled|batched)_tokens")),),
@@ -375,8 +362,7 @@ FAILURES = (
             Variant(
                 when=when(r"can only be (?:set|used) with"),
                 sentence="one setting needs another; the message names both",
-                why="If the command line has neither, vLLM set the first itself, which is a bug of this release for this model.",
-                cures=(cure("add the setting that the message requires, or remove the first one", None, when(r"can only be")),),
+                cures=(cure("if the command line has the first, add the one that the message requires, or remove the first", None, when(r"can only be")),),
             ),
             flags.NOT_A_NUMBER,
             Variant(
@@ -433,14 +419,12 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"is unsupported LoRA weight|vLLM only supports modules_to_save"),
-                sentence="the adapter has weights other than LoRA matrices, which vLLM does not support",
-                why="These are full copies of a module (PEFT's modules_to_save, or lm_head and embeddings in target_modules); the message names the weight.",
-                cures=(check("check which modules it saves in full", "grep -A4 -E 'modules_to_save|target_modules' adapter_config.json"), cure("train the adapter without modules_to_save, or merge it into the model's weights (peft: merge_and_unload)", None, when(r"LoRA weight|modules_to_save"))),
+                sentence="the adapter has weights that vLLM does not accept as LoRA matrices, such as full copies of a module",
+                cures=(check("check which modules it saves in full", "grep -A4 -E 'modules_to_save|target_modules' adapter_config.json"), cure("if it saves some, train it without modules_to_save, or merge it into the model's weights (peft: merge_and_unload)", None, when(r"LoRA weight|modules_to_save"))),
             ),
             Variant(
                 when=when(r"expected target modules|[Uu]nsupported LoRA weight|modules_to_save|supported LoRA modules|nsupported LoRA"),
                 sentence="the names of the adapter's modules do not match those that this vLLM accepts for the model",
-                why="The adapter's rank is not the cause. Either the adapter was trained for another base model, or the model's code accepts other modules or other names, which also depend on the file format (.bin or safetensors).",
                 cures=(check("check that the adapter was trained for this base model, and compare target_modules with the names in the message", "grep -A12 -E 'base_model_name_or_path|target_modules' adapter_config.json"), cure("if the base model is right, save it as safetensors, or merge it into the model's weights", None, when(r"module|weight")), check("search vLLM's issues for adapters of this model")),
             ),
             Variant(
@@ -451,7 +435,7 @@ FAILURES = (
             ),
             Variant(
                 when=when(r"No adapter found|does not exist|not found|path must be|adapter_config\.json"),
-                sentence="the adapter is not at the path that vLLM reads",
+                sentence="vLLM did not find the adapter under the name or path in the message",
                 cures=(check("check whether adapter_config.json and the weights exist, from inside the container", "ls -l /path/to/adapter"),),
             ),
             Variant(
