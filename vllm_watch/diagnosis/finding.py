@@ -46,7 +46,7 @@ _NOT_IMPORTED = re.compile(r"(?:ailed to import|rror importing) (?:from )?['\"]?
 _NAMES = re.compile(r"[^\W_]+")
 _OBJECT = re.compile(r"'([^']{1,400})'")
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]{3,60}\b")
-_ADVICE = re.compile(r"(?:^|[.;:!] |\] ?|\n)((?!Run 'docker|Set the environment variable HYDRA)(?:You (?:may|might|can|could|should|need|must)|If you|[Pp]lease|To (?:fix|avoid|bypass|disable|enable)|Try|Consider|Make sure|Increase|Reduce|Set|Use|Run|Install|Pass|Call)\b(?! (?:of|out|to)\b)(?= \S+ \S)(?:e\.g\. |[^.\n]|\.(?=\S)){5,300})")  # fmt: skip
+_ADVICE = re.compile(r"(?:^|[.;:!] |\] ?|\n)((?!Run 'docker|Set the environment variable HYDRA)(?:You (?:may|might|can|could|should|need|must)|If you|[Pp]lease|To (?:fix|avoid|bypass|disable|enable)|Try|Consider|Make sure|Increase|Reduce|Set|Use|Run|Install|Pass|Call(?! Stack))\b(?! (?:of|out|to)\b)(?= \S+ \S)(?:e\.g\. |[^.\n]|\.(?=\S)){5,300})")  # fmt: skip
 
 _HINT = re.compile(r"[ \t]{0,20}hint: (.{5,300})")
 

@@ -128,6 +128,11 @@ def _last_frame(scanner: Scanner) -> tuple[int, str] | None:
     return None
 
 
+def _is_cut(scanner: Scanner, traced: tuple[int, str]) -> bool:
+    """Return True if the log ends inside a traceback."""
+    return _last_frame(scanner) is not None or scanner.lines - traced[0] < _FRAME_LINES
+
+
 def _ended_critically(life: Life, line: tuple[int, str]) -> Diagnosis:
     text = "The server came up, and no later line shows a response. No rule matches this error."
     see = Check("check whether the process is still running, and the driver's report", "dmesg -T | tail -50")  # fmt: skip
@@ -278,7 +283,7 @@ def _quiet(scanner: Scanner, life: Life) -> Diagnosis:
             return found
         if ready and (critical := _critical_at_the_end(scanner)) is not None:
             return _ended_critically(life, critical)
-        if ready and life.traced is not None and _last_frame(scanner):
+        if ready and life.traced is not None and _is_cut(scanner, life.traced):
             return _without_message(scanner, life, life.traced)
     waits = not ready and b"Waiting for" in (scanner.last[-1] if scanner.last else b"")
     if (harmless := _harmless(life, ready=ready, waits=waits)) is not None:

@@ -116,6 +116,7 @@ RULES = (
     rule(DEAD, "GET /health", pattern=r'"GET /health(?:\?\S*)? HTTP/[\d.]+" 503', rank=Rank.DEATH, quiet=True, heals=True),
     rule(DEAD, ".service: ", pattern=r"\.service: (?:Main process exited, code=(?:exited, status=[1-9]|dumped)|(?:Start operation|State '\S+') timed out|Failed to locate executable|Failed at step)", rank=Rank.DEATH, quiet=True),
     rule(DEAD, "Exit Code: ", "Exited (", pattern=r"^\s*Exit Code: +[12]\s*$|Exited \((?:[12]|13[2-69])\)", rank=Rank.DEATH, quiet=True, numeric=True),
+    rule(DEAD, "main process disappeared", pattern=r"TBE Subprocess\S{0,40} raise error", rank=Rank.DEATH),
     rule(DEAD, "died with exit code", pattern=r"Process \S+ \(PID: \d+\) died with exit code", rank=Rank.DEATH),
     rule(DEAD, "terminate called after throwing", "Segfault encountered", rank=Rank.DEATH),
     rule(DEAD, "code", "Code", pattern=r"[Ee]xit(?:ed)?(?: with)?(?: exit)? [Cc]ode:? {0,8}13[2-9]\b", rank=Rank.DEATH, quiet=True, numeric=True),
