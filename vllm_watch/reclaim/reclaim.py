@@ -155,8 +155,8 @@ class Looks:
 
     async def _sample(self) -> tuple[Plan, bool]:
         reading = await self._read()
-        gpus = reading.known_gpus
-        if gpus is None or (not gpus and reading.text):
+        gpus = reading.gpus if reading.status == "ok" else None
+        if gpus is None:
             raise WatchError(
                 f"the GPUs cannot be read: {reading.text}",
                 "see docs/gpu.md for the meaning of each state",
