@@ -215,13 +215,10 @@ def user_name(uid: int) -> str:
     return str(uid)
 
 
-PROCESSES_MAX = 65_536
-
-
 def _parents() -> dict[int, int]:
     found: dict[int, int] = {}
     for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit() or len(found) >= PROCESSES_MAX:
+        if not folder.name.isdigit():
             continue
         with suppress(OSError):
             stat = parse_stat((folder / "stat").read_bytes())
