@@ -71,6 +71,9 @@ class Past:
     def update(self, at_s, sample, *, known, engines):
         return self.comparison if known and self.completes else None
 
+    def former_log_ratio(self, block):
+        """What steps took in the run before: nothing is known of it."""
+
     def export_state(self):
         return {"learnt": 1.0}
 

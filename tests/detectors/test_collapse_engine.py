@@ -190,6 +190,8 @@ def test_steps_that_stay_slow_when_the_neighbour_has_gone_have_another_cause():
     slow = SLOW | {"gpus": CALM, "step_seconds": 0.06, "steps": 83.0}
     assert judged.see(30, waits=0.6, **slow).cause == "neighbour_contention"
     assert judged.see(10, waits=0.05, **slow).cause == "neighbour_contention"
+    judged.see(60, waits=0.05, **drained(slow))
+    assert judged.see(5, waits=0.05, **slow).cause == "neighbour_contention"
     assert judged.see(60, waits=0.05, **slow).cause == "slow_engine"
 
 
@@ -311,6 +313,8 @@ def test_lost_pages_are_told_while_steps_are_slow_as_well(load, severity):
     assert judged.see(30, gpus=CALM, **load).severity == severity
     both = judged.see(5, gpus=CALM, **SLOW | load)
     assert (both.family, both.cause, both.severity) == ("cache", "kv_pinning", severity)
+    over = judged.see(30, gpus=CALM, **SLOW | drained(load) | {"slow_now": False})
+    assert (over.family, over.present) == ("cache", False)
 
 
 @pytest.mark.parametrize(("first", "then", "family"), [(SLOW, LOST, "cache"), (LOST, SLOW, "slow")])

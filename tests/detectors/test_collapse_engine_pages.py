@@ -28,6 +28,9 @@ AWAITED = {"awaiting_kv": 20.0}  # requests of 400 tokens in a cache of 16,000
 PAGES = {  # load, seconds of it → cause, severity, restart
     "lost at once": (LOST, 5, "kv_pinning", "page", False),
     "lost for a while": (LOST, 15, "kv_pinning", "page", True),
+    "lost, and a prompt may lengthen steps": (LOST | {"slow_log_ratio": 1.1}, 15, "kv_pinning", "page", False),
+    "lost, and nobody knows how long steps should be": (LOST | {"slow_log_ratio": None}, 55, "kv_pinning", "page", False),
+    "... and longer than a prompt takes": (LOST | {"slow_log_ratio": None}, 60, "kv_pinning", "page", True),
     "held by requests that wait for KV from another server": (LOST | AWAITED, 60, "peer_wait", "ticket", False),
     "... whose tokens are not counted": (LOST | AWAITED | {"tokens_in_flight": None}, 240, "peer_wait", "ticket", False),
     "... and more and more wait": (LOST | AWAITED | {"waiting": 500.0}, 60, "peer_wait", "ticket", False),
@@ -112,6 +115,15 @@ def test_lost_pages_end_what_long_prompts_explained():
     assert judged.see(30, **CHUNKED).severity == "ticket"
     assert judged.see(5, **LOST).severity == "page"
     assert judged.see(5, **HELD).severity == "page"
+
+
+def test_long_prompts_explain_it_for_a_while():
+    """Those that came before the shortage may hold the pages still."""
+    for seconds, severity in ((30, "ticket"), (600, "page")):
+        judged = well()
+        judged.see(5, prompts=1.0, prompted=1000.0)
+        judged.see(seconds, prompts=0.0)
+        assert judged.see(5, **HELD).severity == severity
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ FAULTS = {
     "on a GPU without an engine nobody is woken": (
         (gpu(processes=NOTEBOOK, xid_errors=(95,)),), "xid", "ticket"),
     "a note, for the record": ((gpu(xid_errors=(63,)),), "xid", "info"),
+    "a note on a GPU without an engine": ((gpu(processes=NOTEBOOK, xid_errors=(63,)),), "xid", "info"),
     "a code of a newer driver": ((gpu(xid_errors=(999,)),), "xid", "ticket"),
     "more memory errors": ((gpu(ecc_uncorrected=3),), "ecc", "ticket"),
     "spare rows used up": ((gpu(remapped_rows_failed=True),), "ecc", "ticket"),
@@ -202,6 +203,7 @@ def test_of_more_devices_than_are_followed_the_first_are():
     """What is new of one that is followed is learnt all the same."""
     roster, many = GpuRoster(), tuple(gpu(index) for index in range(GPUS_MAX + 1))
     roster.look(many)
+    assert roster.lost == ()
     roster.look((replace(many[0], name="as it was last seen"), *many[1:]))
     roster.look(())
     assert len(roster.lost) == GPUS_MAX

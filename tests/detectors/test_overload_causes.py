@@ -21,12 +21,14 @@ class Shown:
         self.detector, self.engine, self.verdict = Detector(Settings()), Engine(), None
         self.part(700, **CALM)
 
-    def part(self, seconds, *, paused=None, interval=5.0, says=lambda seconds: {}, **load):
-        """`says`: what the samples say besides, so many seconds into the part."""
+    def part(
+        self, seconds, *, paused=None, interval=5.0, says=lambda seconds: {}, known=True, **load
+    ):
+        """`says`: what the samples say besides, so many seconds into the part; `known`: does it follow what was looked at before?"""
         self.first = None
         for turn in range(round(seconds / interval)):
             sample = replace(self.engine.run(interval, **load), **says(turn * interval))
-            seen = view(self.engine.at_s, sample)
+            seen = view(self.engine.at_s, sample, known=known or turn > 0)
             reading = replace(seen.observation.reading, server=ServerSample(paused=paused))
             seen = replace(seen, observation=replace(seen.observation, reading=reading))
             (self.verdict,) = self.detector.update(seen)
@@ -104,6 +106,7 @@ USED_UP = {
     "all slots": ({"running": 90.0}, "demand"),
     "most slots": ({"running": 60.0}, "unknown"),
     "the tokens of a step": ({"step_tokens": 900.0}, "demand"),
+    "perhaps the tokens of a step": ({"step_tokens": None}, "demand"),
     "all pages": ({"usage": 0.98}, "demand"),
 }
 
@@ -134,6 +137,15 @@ def test_a_grammar_compiler_that_is_stuck(says, found):
     assert (shown.first is not None and shown.first[1] == "deferred") is found
     assert (shown.verdict.state == "firing") is found
     assert shown.part(300, says=waits(), **CALM).verdict.state == "clear"
+
+
+def test_what_was_deferred_before_nobody_looked_counts_no_more():
+    """It may have passed meanwhile: two minutes begin anew."""
+    stuck = {"says": waits(deferred=20.0), **CALM, "waiting": 20.0}
+    shown = Shown().part(900, says=waits(deferred=0.5), **CALM)
+    assert shown.part(100, **stuck).first is None
+    assert shown.part(100, known=False, **stuck).first is None
+    assert shown.part(60, **stuck).verdict.cause == "deferred"
 
 
 def test_many_grammars_as_ever_are_no_news():

@@ -1,5 +1,7 @@
 """Stale GPU memory becomes one ticket that names the holder and the engine it hurts."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.detectors.looks import T
@@ -257,7 +259,9 @@ def test_why_it_is_called_stale_and_what_to_do(text, gpu):
     assert (evidence.unit, evidence.expected) == ("bytes", 0)
 
 
-def asleep(held, *, from_second=300, seconds=600, level=1, others=(), watched_from=0):
+def asleep(
+    held, *, from_second=300, seconds=600, level=1, others=(), watched_from=0, total=80 * GIB
+):
     """The last verdict on a host whose one engine goes to sleep at `from_second` and holds `held(second)` GiB."""
     host, events = HostWatch("h"), []
     for second in range(watched_from, seconds, 5):
@@ -274,6 +278,7 @@ def asleep(held, *, from_second=300, seconds=600, level=1, others=(), watched_fr
             process_start_time=T - 80_060,
         )  # fmt: skip
         seen = (gpu(core(99, 98, gib=held(second)), *others), gpu(core(100, 98, gib=held(second)), index=1))  # fmt: skip
+        seen = tuple(replace(each, memory_total_bytes=total) for each in seen)
         events += host.look(T + second, float(second), seen, {"a": ServerScrape.of(signals, ())})
     return host, [each for each in events if each.incident.kind == "stale_vram"]
 
@@ -300,6 +305,7 @@ def test_an_engine_that_sleeps_and_keeps_its_memory_is_a_ticket():
         {"held": lambda _: 75, "seconds": 400},  # asleep for less than two minutes
         {"held": lambda _: 75, "level": 0},  # level 0 only pauses its scheduler
         {"held": lambda _: 3, "watched_from": 400},  # asleep since before the watcher began
+        {"held": lambda _: 75, "watched_from": 400, "total": None},  # ... of a GPU of unknown size
     ],
 )
 def test_a_sleep_as_it_should_be_is_none(healthy):

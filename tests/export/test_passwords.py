@@ -75,6 +75,7 @@ CALLS = {
     "right, among what is no base64": (basic("ana", PASSWORD).replace("Basic ", "Basic ?"), 401),
     "not UTF-8": ("Basic //86eA==", 401),
     "huge": ("Basic " + "A" * 3000, 401),
+    "right, in another scheme": (basic("ana", PASSWORD).replace("Basic ", "Bearer "), 401),
     "a token, where passwords are asked for": (f"Bearer {TOKEN}", 401),
 }
 

@@ -76,6 +76,10 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "what was sent or dropped has a message",
     ),
     Equivalent(
+        "restart/locks/record.py", "slot.beat + 1", "(slot.beat - 1)",
+        "a renewal only has to differ from the one before; nobody counts them",
+    ),
+    Equivalent(
         "restart/checks.py", "answer is not None and answer.allows is not True", "(answer.allows is not True)",
         "the guard checks what a hook has said once it was asked; it is for the type",
     ),

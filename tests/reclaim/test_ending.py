@@ -232,12 +232,44 @@ async def test_gpus_that_cannot_be_read_are_no_gpus_without_holders(reading):
         await looks.until_certain(0.0)
 
 
-async def test_a_process_that_ends_after_it_was_pinned_is_gone(left):
-    """It is not reaped yet, so it still takes signals."""
-    process = left.start("sleep", "600")
-    sample = core(process.pid, create_time=started(process.pid), pid_local=process.pid)
+async def test_while_it_is_refused_it_looks_once_a_second(left):
+    """Half a second has passed at the second look."""
+    looked = []
+
+    async def read():
+        looked.append(GpuReading(status="ok", gpus=()))
+        return looked[-1]
+
+    pid = left.start("sleep", "600").pid
+    with pytest.raises(RefusalError, match=f"process {pid} holds no GPU memory"):
+        await Looks(pid, read, Limits()).until_certain(0.5)
+    assert len(looked) == 2
+
+
+def victim_of(process, **more):
+    sample = core(process.pid, create_time=started(process.pid), pid_local=process.pid, **more)
     holder = Holder(process=sample, judged=Judged(verdict="stale", reason="orphan"))
-    victim = Victim(pid=process.pid, parts=(Part(gpu=series.gpu(), holder=holder),))
+    return Victim(pid=process.pid, parts=(Part(gpu=series.gpu(), holder=holder),))
+
+
+@pytest.mark.parametrize(("uid", "owner"), [(65534, "user nobody"), (None, "another user")])
+def test_whose_process_it_is_that_we_may_not_end(left, monkeypatch, uid, owner):
+    process = left.start("sleep", "600")
+
+    def refused(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(signal, "pidfd_send_signal", refused)
+    looks = Looks(process.pid, None, Limits())
+    with pytest.raises(RefusalError, match=f"belongs to {owner}, and we run as"):
+        looks._pin([victim_of(process, uid=uid)])
+    looks.close()
+
+
+async def test_a_process_that_ends_after_it_was_pinned_is_gone(left):
+    """It is not reaped yet, so it still takes signals; and it is not pinned anew."""
+    process = left.start("sleep", "600")
+    victim = victim_of(process)
     looks = Looks(process.pid, None, Limits())
     looks._pin([victim])
     process.kill()
@@ -245,3 +277,5 @@ async def test_a_process_that_ends_after_it_was_pinned_is_gone(left):
     with pytest.raises(RefusalError, match="has just ended"):
         looks._pin([victim])
     looks.close()
+    with pytest.raises(RefusalError, match="has just ended"):
+        looks._pin([victim])

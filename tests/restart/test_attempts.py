@@ -21,10 +21,10 @@ from tests.restart.world import (
     Server,
     World,
     command,
+    state_before,
 )
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import attempts as attempts_module
-from vllm_watch.restart import verify
 from vllm_watch.restart.attempts import Attempts
 from vllm_watch.restart.controls import Controls
 from vllm_watch.restart.decider import Decider
@@ -196,7 +196,7 @@ RESUMED: dict[str, tuple[str, bool, bool, str, list[str]]] = {
 )
 async def test_resumed(server, state, restarted, known, end, written, monkeypatch):
     """Each state is taken up for what it is; nothing is called again."""
-    before = verify.before(server.signals(), ("engine_stalled",)) if known else None
+    before = state_before(server.signals(), ("engine_stalled",)) if known else None
     if restarted:
         server.start()
     run = Run(server)
@@ -222,7 +222,7 @@ CALLED: dict[str, tuple[float, str]] = {
 @pytest.mark.parametrize(("ago_s", "words"), CALLED.values(), ids=CALLED)
 async def test_resumed_verification_counts_from_the_call(run, ago_s, words):
     """The time that a start may take went on while no watcher ran, and never runs backwards."""
-    before = verify.before(run.server.signals(), ("engine_stalled",))
+    before = state_before(run.server.signals(), ("engine_stalled",))
     run.server.end_all()
     await run.journal.write(left("verifying", before, called_t=time.time() - ago_s))
     await run.attempts.resume()
@@ -232,7 +232,7 @@ async def test_resumed_verification_counts_from_the_call(run, ago_s, words):
 
 async def test_only_the_last_one_is_verified(run):
     """An older one that never ended is left as uncertain: what came since is not its doing."""
-    before = verify.before(run.server.signals(), ("engine_stalled",))
+    before = state_before(run.server.signals(), ("engine_stalled",))
     run.server.start()
     await run.journal.write(left("verifying", before, id="old", began_t=time.time() - 60))
     await run.journal.write(left("verifying", before, id="new"))
@@ -244,7 +244,7 @@ async def test_only_the_last_one_is_verified(run):
 
 async def test_what_passed_while_nobody_watched_is_not_held_against_it(run):
     """Taken up an hour later, without a look yet: the new process is given the time to be seen."""
-    before = verify.before(run.server.signals(), ("engine_stalled",))
+    before = state_before(run.server.signals(), ("engine_stalled",))
     await run.journal.write(left("uncertain", before, called_t=time.time() - 3600.0))
     run.server.start()
     run.world.seen = False
@@ -257,7 +257,7 @@ async def test_what_passed_while_nobody_watched_is_not_held_against_it(run):
 
 async def test_old_uncertainty_is_left(run):
     """After a day nobody asks any more what it did."""
-    before = verify.before(run.server.signals(), ("engine_stalled",))
+    before = state_before(run.server.signals(), ("engine_stalled",))
     await run.journal.write(left("uncertain", before, called_t=time.time() - 86_460.0))
     await run.attempts.resume()
     assert run.attempts.ledger.busy.get("chat-0") is None
@@ -270,7 +270,7 @@ async def test_target_that_is_never_found_does_not_hold_it_open(run, monkeypatch
     """A pod that was evicted never comes back under its name; an hour is enough to find any other."""
     clock = SimpleNamespace(now_s=1000.0, monotonic=lambda: clock.now_s, time=time.time)
     monkeypatch.setattr(attempts_module, "time", clock)
-    before = verify.before(run.server.signals(), ("engine_stalled",))
+    before = state_before(run.server.signals(), ("engine_stalled",))
     await run.journal.write(left("verifying", before))
     run.world.targets.managed.clear()
     await run.attempts.resume()
@@ -286,7 +286,7 @@ async def test_target_that_is_never_found_does_not_hold_it_open(run, monkeypatch
 
 async def test_a_gang_is_verified_when_each_of_its_ranks_is_found(server):
     """One of two is not enough; then both are under way."""
-    before = verify.before(server.signals(), ("engine_stalled",))
+    before = state_before(server.signals(), ("engine_stalled",))
     server.start()
     run = Run(server)
     await run.journal.write(left("verifying", before, gang={MATE: before.to_json()}))
@@ -314,7 +314,7 @@ async def test_resumed_twice_is_resumed_once(run, monkeypatch):
 
 
 async def test_what_was_taken_up_is_no_leftover_when_the_journal_is_read_again(run, monkeypatch):
-    before = verify.before(run.server.signals(), ("engine_stalled",))
+    before = state_before(run.server.signals(), ("engine_stalled",))
     await run.journal.write(left("verifying", before))
     run.server.start()
     states = noted_writes(run, monkeypatch)
@@ -330,7 +330,7 @@ async def test_resumed_attempt_holds_its_lock_again(server):
     def lock():
         return FileLock(server.folder, "chat", slots=1, ttl_seconds=60)
 
-    before = verify.before(server.signals(), ("engine_stalled",))
+    before = state_before(server.signals(), ("engine_stalled",))
     dead = lock()
     assert (await dead.acquire("the watcher that crashed", "a1")).held
     run = Run(server, lock=lock)
@@ -429,7 +429,7 @@ async def test_a_watcher_that_ends_after_the_call_keeps_the_lock(server, state, 
 @pytest.mark.parametrize(("held", "told"), [(True, 0), (False, 1), (None, 1)])
 async def test_a_resumed_attempt_without_its_lock_is_told(server, held, told):
     """It is verified all the same: the server is as it is."""
-    before = verify.before(server.signals(), ("engine_stalled",))
+    before = state_before(server.signals(), ("engine_stalled",))
     server.start()
     lent = Lent(Held(held=held, text="another's"))
     run = Run(server, lock=lambda: lent)

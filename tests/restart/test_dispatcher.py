@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from tests.restart.dispatching import FIRES, FREE, PERSON, Story, file_lock
-from tests.restart.world import REQUEST, TARGET, Lent
+from tests.restart.world import OURS, REQUEST, TARGET, Lent, state_before
 from tests.state.test_damaged_folders import cases, damaged, folder
 from vllm_watch.errors import JournalError
-from vllm_watch.restart import decider, guard, verify
+from vllm_watch.restart import decider, guard
 from vllm_watch.restart import dispatcher as dispatcher_module
 from vllm_watch.restart.locks.file import Lock as FileLock
 
@@ -254,6 +254,17 @@ async def test_what_cannot_be_written_down_is_tried_again_in_a_minute(server, cl
         assert lock.done == ["given back, unused", "helped, used"]
 
 
+async def test_what_the_past_in_the_lock_forbids_is_asked_about_in_a_minute(server, clock):
+    """Else the lock would be taken and given back every few seconds."""
+    tried = REQUEST.attempt("a0", "did_not_help", "script", time.time())
+    lock = Lent(acquired=replace(OURS, others=(tried,)))
+    async with Story(server, lock=lambda: lock) as story:
+        assert (await story.decided()).check == "cooldown"
+        await lock.given_back()
+        (pending,) = story.dispatcher.waiting("chat-0")
+        assert pending.after_s == 1060.0
+
+
 async def test_a_thousand_requests_may_wait(server):
     """The next is left out."""
     story = Story(server)
@@ -313,7 +324,7 @@ async def test_what_could_not_be_read_at_the_start_is_read_later(server, monkeyp
 async def test_attempt_of_an_earlier_run_is_verified_once_its_target_is_found(server):
     """Discovery may take minutes after the start."""
     story = Story(server)
-    befores = {"chat-0": verify.before(server.signals(), ("engine_stalled",))}
+    befores = {"chat-0": state_before(server.signals(), ("engine_stalled",))}
     await story.journal.write(REQUEST.attempt("a1", "uncertain", "script", time.time(), "", befores))  # fmt: skip
     server.start()
     story.world.targets.managed.clear()

@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.restart.world import state_before
 from vllm_watch.restart import verify
 from vllm_watch.restart.verify import Process, Verification
+from vllm_watch.samples.target import Target
 from vllm_watch.settings.restart import VerifySettings
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 
@@ -89,7 +91,7 @@ STORIES: dict[str, tuple[list[Look], str | None, str]] = {
 
 @pytest.mark.parametrize(("looks", "outcome", "words"), STORIES.values(), ids=STORIES)
 def test_story(looks, outcome, words):
-    started = verify.before(STUCK, ("engine_stalled",))
+    started = state_before(STUCK, ("engine_stalled",))
     verification = Verification(started, SETTINGS)
     for since_s, signals, kinds in looks:
         progress = verification.update(since_s, signals, kinds)
@@ -104,7 +106,7 @@ def test_start_takes_what_its_starts_took():
     for longest_s, default_s, limit_s in (
         (150.0, 1200, 300.0), (900.0, 1200, 1800.0), (36.0, 1200, least_s), (36.0, 100, 100.0),
     ):  # fmt: skip
-        started = verify.before(STUCK, ())
+        started = state_before(STUCK, ())
         settings = VerifySettings(start_seconds=default_s, settle_seconds=300)
         verification = Verification(started, settings, longest_s)
         assert verification.update(limit_s - 1, DOWN, ()).outcome is None
@@ -115,7 +117,7 @@ def test_counters_that_began_anew_tell_a_new_process_where_its_start_time_is_unk
     """Old versions do not export when their process started."""
     blind = replace(STUCK, process_start_time=None)
     anew = replace(up(), process_start_time=None, engines={"0": replace(FRESH, restarts=1)})
-    verification = Verification(verify.before(blind, ()), SETTINGS)
+    verification = Verification(state_before(blind, ()), SETTINGS)
     assert verification.update(5, blind, ()).text == "the old process still answers"
     assert verification.update(60, anew, ()).outcome == verify.HELPED
 
@@ -124,7 +126,7 @@ def test_server_that_stops_showing_its_start_time_is_not_a_new_process_for_that(
     """Known before, unknown after, or the other way round: then the counters tell."""
     blind = replace(up(OLD), process_start_time=None)
     for was, now in ((STUCK, blind), (replace(STUCK, process_start_time=None), up(OLD))):
-        verification = Verification(verify.before(was, ()), SETTINGS)
+        verification = Verification(state_before(was, ()), SETTINGS)
         assert verification.update(5, now, ()).text == "the old process still answers"
         assert verification.update(10, replace(now, engines={}), ()).outcome is None
         anew = replace(now, engines={"0": replace(FRESH, restarts=1)})
@@ -146,13 +148,13 @@ PAYOFFS: dict[str, tuple[TargetSignals, float | None, float | None]] = {
 
 @pytest.mark.parametrize(("was", "ratio", "payoff"), PAYOFFS.values(), ids=PAYOFFS)
 def test_payoff(was, ratio, payoff):
-    verification = Verification(verify.before(was, ()), SETTINGS)
+    verification = Verification(state_before(was, ()), SETTINGS)
     progress = verification.update(400, up(ratio=ratio), ())
     assert progress.payoff_ratio == (None if payoff is None else pytest.approx(payoff))
 
 
 def test_what_a_restart_cost():
-    verification = Verification(verify.before(up(OLD, 0.7), ()), SETTINGS)
+    verification = Verification(state_before(up(OLD, 0.7), ()), SETTINGS)
     assert verification.update(400, up(ratio=0.5), ()).outcome is None
     progress = verification.update(700, up(ratio=0.5), ())
     assert progress.outcome == verify.DID_NOT_HELP
@@ -161,12 +163,20 @@ def test_what_a_restart_cost():
 
 def test_what_was_so_before_outlives_the_watcher():
     """As the journal keeps it; of a server that never answered nothing is known, and whatever answers is new."""
-    was = verify.before(STUCK, ("engine_stalled", "overload"))
+    was = state_before(STUCK, ("engine_stalled", "overload"))
     assert verify.Before.from_json(json.loads(json.dumps(was.to_json()))) == was
     assert was.kinds == {"engine_stalled", "overload"}
-    unseen = verify.before(None, ("engine_down",))
+    unseen = state_before(None, ("engine_down",))
     assert unseen == verify.Before(process=Process())
     assert Verification(unseen, SETTINGS).update(5, up(), ()).outcome == verify.HELPED
+
+
+@pytest.mark.parametrize(("pod", "named"), [("llama-0", "llms/llama-0"), ("", "")])
+def test_the_state_before_names_the_pod(pod, named):
+    """It names a pod with its namespace, and of a server without one nothing."""
+    target = Target(name="chat-0", url="http://10.0.0.1:8000", namespace="llms", pod=pod)
+    process = verify.before(UP, (), Process.of(target, UP, (9, 7))).process
+    assert (process.address, process.pod, process.pids) == ("10.0.0.1:8000", named, (7, 9))
 
 
 def test_what_the_last_release_wrote_is_read():

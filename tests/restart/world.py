@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from vllm_watch.restart.hooks.base import Hook, Tools
 from vllm_watch.restart.hooks.command import Hook as CommandHook
 from vllm_watch.restart.locks.base import Held, Lock
 from vllm_watch.restart.targets import ManagedTarget, Targets
+from vllm_watch.restart.verify import Before, Process, before
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.hooks import CommandHook as CommandSettings
 from vllm_watch.settings.restart import BlockersSettings, LockSettings, RestartSettings
@@ -137,6 +138,11 @@ def _signals(
         target="chat-0", t=1.0, up=up, outcome="ok" if up else "refused", state=state,
         state_text=state, process_start_time=start_t, engines={"0": engine},
     )  # fmt: skip
+
+
+def state_before(signals: TargetSignals | None, kinds: Collection[str]) -> Before:
+    """Return the state before a restart, as far as one scrape tells it."""
+    return before(signals, kinds, Process.of(None, signals))
 
 
 class World:

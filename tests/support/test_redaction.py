@@ -93,6 +93,7 @@ def test_an_excerpt_is_cut_before_it_is_redacted() -> None:
     assert excerpt("x " * 1000, 10) == "x x x x x…"
     assert excerpt("a " * 100 + f"https://me:s3cret{'x' * 300}@host/", 100).endswith("…")
     assert excerpt("s3cret" * 1000, 100) == "…"
+    assert excerpt(f"token={'s' * 394}", 100) == f"token={HIDDEN}"
     assert excerpt("said token=s3cret", 100) == f"said token={HIDDEN}"
 
 

@@ -184,6 +184,7 @@ DAMAGES = {
     "a first minute that is none": (damaged("detectors.host_memory_growth.first", [1]), "host_memory_growth"),
     "minutes that are none": (damaged("detectors.host_memory_growth.minutes", [[1]]), "host_memory_growth"),
     "queues of another version": (damaged("detectors.overload.version", 0), "overload"),
+    "silences of another version": (damaged("detectors.engine_down.version", 0), "engine_down"),
 }  # fmt: skip
 
 

@@ -210,9 +210,8 @@ class Detector(stored.Kept):
         return {"version": STATE_VERSION, **state, "dead_s": self._health.failed_s}
 
     def restore(self, state: stored.Stored, away_seconds: float = 0.0) -> None:
-        stored.version(state, STATE_VERSION)
         values, health = self.read(state), Health(stored.number_or_none(state["dead_s"]))
-        self.inherit(state)
+        self.inherit(state)  # checks the version
         self._earlier = values.get("_earlier", self._earlier)
         if away_seconds > AWAY_SECONDS_MAX:
             return

@@ -29,10 +29,10 @@ class GpuRoster:
         if gpus is None:
             return
         here = {gpu.uuid: gpu for gpu in gpus if not gpu.lost}
-        for uuid, known in list(self._known.items()):
-            # A removed slice is not lost if its GPU is still listed.
-            if known.mig_parent_uuid in here and uuid not in here:
-                del self._known[uuid]
+        # A removed slice is not lost if its GPU is still listed; those that are there are added again.
+        self._known = {
+            uuid: gpu for uuid, gpu in self._known.items() if gpu.mig_parent_uuid not in here
+        }
         for uuid, gpu in here.items():
             if uuid in self._known or len(self._known) < GPUS_MAX:
                 self._known[uuid] = gpu

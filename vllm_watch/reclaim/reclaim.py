@@ -155,8 +155,8 @@ class Looks:
 
     async def _sample(self) -> tuple[Plan, bool]:
         reading = await self._read()
-        gpus = reading.known_gpus
-        if gpus is None or (not gpus and reading.text):
+        gpus = reading.gpus if reading.status == "ok" else None
+        if gpus is None:
             raise WatchError(
                 f"the GPUs cannot be read: {reading.text}",
                 "see docs/gpu.md for the meaning of each state",
@@ -215,13 +215,10 @@ def user_name(uid: int) -> str:
     return str(uid)
 
 
-PROCESSES_MAX = 65_536
-
-
 def _parents() -> dict[int, int]:
     found: dict[int, int] = {}
     for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit() or len(found) >= PROCESSES_MAX:
+        if not folder.name.isdigit():
             continue
         with suppress(OSError):
             stat = parse_stat((folder / "stat").read_bytes())

@@ -102,10 +102,9 @@ class Before:
 
 
 def before(
-    signals: TargetSignals | None, firing_kinds: Collection[str], process: Process | None = None
+    signals: TargetSignals | None, firing_kinds: Collection[str], process: Process
 ) -> Before:
     """Return the state before a restart."""
-    process = process or Process.of(None, signals)
     if signals is None:
         return Before(process=process)
     stuck = not signals.up or signals.state in ("stalled", "down")

@@ -270,6 +270,15 @@ async def test_workload_that_would_not_roll_is_left_alone(cluster, words, spec):
     assert cluster.changes() == []
 
 
+async def test_a_rollout_without_a_new_pod_yet_is_under_way(cluster):
+    """Kubernetes leaves out a count of nothing."""
+    found = workload()
+    del found["status"]["updatedReplicas"]
+    cluster.server.add("deployments", found, "llama")
+    said = await cluster.hook(**ROLLOUT).refusal(CALL)
+    assert said == "a rollout of Deployment llama is under way: 0 of 1 are up to date"
+
+
 async def test_pod_without_labels_belongs_to_no_workload(cluster):
     cluster.server.add("deployments", workload(), "llama")
     bare = pod()

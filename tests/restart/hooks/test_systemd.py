@@ -58,8 +58,9 @@ async def test_each_target_has_the_unit_of_its_port(machine, tmp_path):
     asking = systemd.Hook(SystemdHook(name="a", unit="vllm@{port}.service"), tools)
     result = await asking.restart(call(url="http://127.0.0.1:8001"))
     assert (result.outcome, result.text) == ("done", "systemd restarted vllm@8001.service")
-    other = await asking.restart(call(url="http://127.0.0.1:8000"))
-    assert (other.outcome, other.text.split()[0]) == ("refused", "vllm@8000.service")
+    for url, unit in (("http://127.0.0.1:8000", "vllm@8000"), ("http://localhost", "vllm@80")):
+        other = await asking.restart(call(url=url))
+        assert (other.outcome, other.text.split()[0]) == ("refused", f"{unit}.service")
     asked = (tmp_path / "bin/asked").read_text().splitlines()
     restarts = [line.split()[-1] for line in asked if "restart" in line.split()]
     assert restarts == ["vllm@8001.service"]

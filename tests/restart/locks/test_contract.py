@@ -164,12 +164,14 @@ async def test_lease_ends_without_a_sign_of_its_holder(place, clock):
 
 
 async def test_so_many_in_an_hour(place, clock):
-    """What was restarted counts for an hour from its end; what was given up before the hook does not."""
+    """What is under way counts, and for an hour from its end; what was given up before the hook does not."""
     unused, used, watcher = place.lock(per_hour=1), place.lock(per_hour=1), place.watcher()
     await unused.acquire("w1", "a1")
     await unused.release(60.0, used=False)
     for _ in range(2):
         assert (await used.acquire("w1", "a2")).held is True
+    refused = await place.lock(watcher, slots=2, per_hour=1).acquire("w2", "a3")
+    assert (refused.held, refused.text[:34]) == (False, "1 of 1 restarts per hour are spent")
     await used.release()
     for seconds in (0, 3590):
         clock.passes(seconds)

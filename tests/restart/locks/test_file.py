@@ -50,6 +50,14 @@ async def test_damaged_file_is_never_a_yes(tmp_path, body):
     assert "remove it when no restart is under way" in answer.text
 
 
+async def test_of_two_slots_the_one_that_is_free_first_is_named(tmp_path):
+    for attempt_id, ttl_seconds in (("a1", 60), ("a2", 30)):
+        mine = lock(tmp_path, slots=2, ttl_seconds=ttl_seconds)
+        assert (await mine.acquire("w1", attempt_id)).held is True
+    refused = await lock(tmp_path, slots=2).acquire("w2", "a3")
+    assert refused.text == "held by w1 (a2) for 90 s more and 1 more"
+
+
 async def test_folder_that_is_gone_is_never_a_yes(tmp_path):
     """Neither when taking nor when renewing it."""
     folder = tmp_path / "locks"

@@ -81,6 +81,29 @@ async def test_slot_that_nobody_knows_he_has_is_given_back(here):
     assert (await here.lock(watcher, per_hour=1).acquire("w1", "a3")).held is True
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["one run", "the next run"])
+@pytest.mark.parametrize("written", [False, True])
+async def test_a_further_question_without_an_answer_gives_nothing_back(
+    here, monkeypatch, again, written
+):
+    """The slot was taken before, perhaps in an earlier run: this process's next change leaves it alone."""
+    Tries(monkeypatch)
+    watcher = here.watcher()
+    mine = here.lock(watcher)
+    assert (await mine.acquire("w1", "a1")).held is True
+    if again:
+        watcher = here.watcher()
+        mine = here.lock(watcher)
+    if written:
+        here.server.cut_after_write = 99
+    else:
+        here.server.instead += [status(500, "", "") for _ in range(lease.TRIES_MAX)]
+    assert (await mine.acquire("w1", "a1")).held is None
+    here.server.cut_after_write = 0
+    assert (await here.lock(watcher, slots=2).acquire("w1", "a2")).held is True
+    assert [slot["attempt_id"] for slot in here.kept["slots"]] == ["a1", "a2"]
+
+
 STRANGE = {
     "another program's": ({"spec": {"holderIdentity": "kube-scheduler"}}, "belongs to kube-scheduler"),
     "damaged": ({"metadata": {"annotations": {ANNOTATION: "{"}}}, "delete it when no restart is under way"),

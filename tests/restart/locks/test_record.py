@@ -88,7 +88,17 @@ def test_rest_after_a_restart(clock, at, free):
     change = asker.take(given.record, at, "a2", Limits(slots=1))
     assert (change.record is not None) is free, change.text
     if not free:
-        assert f"it rests for {max(0.0, 100 - at - clock):.0f} s more after a1" in change.text
+        assert change.text == f"it rests for {max(0.0, 100 - at - clock):.0f} s more after a1"
+
+
+def test_of_a_slot_that_is_held_and_one_that_rests_the_held_one_is_named():
+    record, limits = one_held(), Limits(slots=2)
+    record = taken(Watcher("w2").take(record, 0, "a2", limits))
+    record = taken(records.give_back(record, Watcher("w1").now(0), Release("a1", 100)))
+    rested = Record(slots=record.slots[::-1], spent=record.spent)
+    for each in (record, rested):
+        refused = Watcher("w3").take(each, 0, "a3", limits)
+        assert refused.text == "held by w2 (a2) and 1 more"
 
 
 def test_hour_of_what_is_under_way_has_not_begun():

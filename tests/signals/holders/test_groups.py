@@ -22,6 +22,11 @@ GROUPS = {
         ranks((12, 70, 69, 70), (0.0,) * 4),
         ["GPU 0 holds 12.0 GiB of its group, another 70.0 GiB: the ranks load at different speeds, or got unequal shares"],
     ),
+    "one got a seventh less": (
+        ranks((60, 70, 70, 70), (0.0,) * 4),
+        ["GPU 0 holds 60.0 GiB of its group, another 70.0 GiB: the ranks load at different speeds, or got unequal shares"],
+    ),
+    "one holds a little less": (ranks((64, 70, 70, 70), (0.0,) * 4), []),
     "one does not take part": (
         ranks((70,) * 4, (1.0, 1.0, 0.0, 1.0)),
         ["GPU 2 is at 0 % while the 3 others of its group compute: its rank does not take part"],

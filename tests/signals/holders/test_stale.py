@@ -1,10 +1,13 @@
 """What is stale, by which reason, and from when on."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.signals.holders.series import (
     GIB,
     SESSION,
+    T,
     core,
     gpu,
     kernel,
@@ -125,6 +128,23 @@ def test_stale_after_its_patience(at, patience, expected):
     """Not before, and within two polls after."""
     assert only(look_on(at, seconds=patience - 5))[0] != "stale"
     assert only(look_on(at, seconds=patience + 10)) == expected
+
+
+@pytest.mark.parametrize(
+    ("holder", "vllm"), [(process(7, "python3", "x.py"), False), (core(7), True)]
+)
+def test_what_outlived_its_container_says_whether_it_was_to_serve(holder, vllm):
+    removed = replace(holder, cgroup="/docker/0123456789ab (deleted)")
+    (one,) = look_on(lambda _: gpu(removed), seconds=70)
+    judged = one.holders[0].judged
+    assert judged.reason == "container_gone"
+    assert judged.evidence[0].endswith("; no server can reach it") is vllm
+
+
+def test_a_process_that_begins_after_the_clock_has_no_age():
+    """The clock was set back."""
+    (one,) = look_on(lambda _: gpu(core(create_time=T + 100.0)), seconds=0)
+    assert one.holders[0].age_seconds is None
 
 
 PARENTS = {  # of a process in such a state: is it to be ended?

@@ -326,7 +326,7 @@ class Workload:
 
     kind: str
     group: str = "apps"
-    templates: tuple[tuple[str, ...], ...] = (("spec", "template"),)  # the last one always exists
+    templates: tuple[tuple[str, ...], ...] = (("spec", "template"),)
 
     @property
     def resource(self) -> str:
@@ -459,9 +459,9 @@ def rollout(kind: Workload, found: Mapping[str, Any], attempt_id: str) -> dict[s
     }
     for path in kind.templates:
         template = _at(found, path)
-        if template is None and path != kind.templates[-1]:
+        if template is None:
             continue
-        annotations = ((template or {}).get("metadata") or {}).get("annotations") or {}
+        annotations = (template.get("metadata") or {}).get("annotations") or {}
         if annotations.get(ATTEMPT) == attempt_id:
             return None
         here = patch

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from vllm_watch.errors import Finding, HookError
 from vllm_watch.restart.hooks import base, child, server_process
+from vllm_watch.samples.target import PORT_OF_SCHEME
 from vllm_watch.settings.hooks import PORT, SystemdHook
 from vllm_watch.sources import gpu_pids
 from vllm_watch.sources.engine_processes import descendants
@@ -97,7 +98,9 @@ class Hook(base.Hook):
         ]
 
     async def _show(self, call: base.HookCall) -> Unit:
-        unit = self._settings.unit.replace(PORT, str(urlsplit(call.url).port or ""))
+        url = urlsplit(call.url)
+        port = url.port or PORT_OF_SCHEME[url.scheme]
+        unit = self._settings.unit.replace(PORT, str(port))
         return await show(self._tools, unit, user=self._settings.user)
 
     async def _wait_restarted(self, call: base.HookCall, invocation: str) -> None:

@@ -79,7 +79,6 @@ class Shared:
         self,
         update: Callable[[Record, Now], Change],
         ttl_seconds: float,
-        on_write: Callable[[], None],
     ) -> tuple[Change, float]:
         """Apply `update` to the Lease. Return the change, and the time at which it was sent. Raises
         KubernetesError, or ValueError if vllm-watch did not write the object."""
@@ -100,7 +99,6 @@ class Shared:
                 sent_s = boottime_s()
                 if change.record is None:
                     return change, sent_s
-                on_write()
                 answer = await self._replace(found, change.record, ttl_seconds)
             except KubernetesError as error:
                 trouble, answer = error, Answer(_CONFLICT, {})
@@ -193,38 +191,25 @@ class Lock:
         self._shared, self._limits = shared, limits
         self._attempt_id: str | None = None
         self._until_s = 0.0
-        self._wrote = False
-
-    def _writes(self) -> None:
-        self._wrote = True
 
     async def acquire(self, holder: str, attempt_id: str, attempt: Attempt | None = None) -> Held:
         wanted = Slot(holder=holder, attempt_id=attempt_id, ttl_seconds=self.ttl_seconds)
-        known, self._wrote = self._attempt_id == attempt_id, False
+        begins, taken, held = past_of(attempt, HOST), False, None
+
+        def take(record: Record, now: Now) -> Change:
+            nonlocal taken
+            change = records.take(record, self._shared.sightings, self._limits, now, wanted, begins)
+            taken = taken or (change.record is not None and record.of(attempt_id) is None)
+            return change
+
         try:
-            held = await self._change(
-                lambda record, now: records.take(
-                    record,
-                    self._shared.sightings,
-                    self._limits,
-                    now,
-                    wanted,
-                    past_of(attempt, HOST),
-                ),
-                attempt_id,
-            )
-        except asyncio.CancelledError:
-            self._release_later(attempt_id, known)
-            raise
+            held = await self._change(take, attempt_id)
+        finally:
+            if taken and (held is None or held.held is None):
+                self._shared.release_later(Release(attempt_id, used=False))
         if held.held is True:
             self._attempt_id = attempt_id
-        elif held.held is None:
-            self._release_later(attempt_id, known)
         return held
-
-    def _release_later(self, attempt_id: str, known: bool) -> None:
-        if self._wrote and not known:
-            self._shared.release_later(Release(attempt_id, used=False))
 
     async def renew(self, attempt: Attempt | None = None) -> Held:
         mine = self._attempt_id
@@ -260,7 +245,7 @@ class Lock:
     async def _change(self, update: Callable[[Record, Now], Change], attempt_id: str) -> Held:
         try:
             async with asyncio.timeout(ASK_SECONDS):
-                change, sent_s = await self._shared.change(update, self.ttl_seconds, self._writes)
+                change, sent_s = await self._shared.change(update, self.ttl_seconds)
         except TimeoutError:
             text = f"{self._shared}: no answer within {ASK_SECONDS:.0f} s"
             return Held(held=None, text=text)
