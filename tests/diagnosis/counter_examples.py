@@ -132,6 +132,7 @@ COUNTER_EXAMPLES: dict[str, str] = {
     "tp_exceeds_gpus/number of required": "the number of required packages exceeds what was expected",
     "tp_exceeds_gpus/but only": "4 replicas were asked for, but only 2 GPUs available are idle",
     "tp_exceeds_gpus/less than max local gpu count": "max local gpu count (2)",
+    "tp_exceeds_gpus/invalid device ordinal": "RuntimeError: CUDA driver error: invalid device ordinal",
     "tp_exceeds_gpus/is out of range for": "index 3 is out of range for dimension 0",
     "tp_not_dividing_heads/must be divisible by": "max_num_batched_tokens must be divisible by the block size",
     "tp_not_dividing_heads/not divisible by": "INFO 11-21 03:00:00 [x.py:1] vocab is not divisible by tp_size, padding it",

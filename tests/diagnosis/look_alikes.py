@@ -412,7 +412,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "the end of a child beside a dead engine": (
         "(ApiServer_1 pid=4) ERROR 03-06 10:50:14 [serving.py:13] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.\nERROR 03-06 10:50:14 [utils.py:289] RuntimeError: Process ApiServer_0 (PID: 404) died with exit code None",
-        "engine_dead", "only consequences", "No rule",
+        "engine_dead", "does not show why", "No rule",
     ),
     "an assertion at a cut traceback's end": (
         CORE + 'File "/x/vllm/layers/fp8.py", line 9, in apply\n' + CORE + "    assert self.block_quant is None",
@@ -456,7 +456,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "an engine that sleeps": (
         "INFO 03-23 07:20:40 [api_server.py:9] Application startup complete.\n(EngineCore pid=1) INFO 03-23 07:20:41 [gpu_worker.py:140] Sleep mode freed 24.69 GiB memory, 16.27 GiB memory is still in use.\n(EngineCore pid=1) INFO 03-23 07:20:41 [abstract.py:312] It took 0.06 seconds to fall asleep.",
-        "healthy", "16.27 GiB of GPU memory were still in use; that", "does not show",
+        "healthy", "16.27 GiB of GPU memory were still in use", "does not show",
     ),
     "a CPU backend whose own budget is used up": (
         "ValueError: Available memory on node 0 (4.66/18.0 GiB) on kv cache allocation is less than requested memory for kv (-0.39 GiB).",
@@ -512,7 +512,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "a dead engine before the cut traceback of its API server": (
         "(EngineCore pid=2) ERROR 03-06 10:50:14 [core.py:9] EngineCore encountered a fatal error.\n(EngineCore pid=2) ERROR 03-06 10:50:14 [core.py:9] Traceback (most recent call last):\n(APIServer pid=1) ERROR 03-06 10:50:15 [async_llm.py:480] Traceback (most recent call last):\n(APIServer pid=1) ERROR 03-06 10:50:15 [async_llm.py:480]   File \"/x/vllm/v1/engine/async_llm.py\", line 474, in output_handler",
-        "engine_dead", "only consequences", "ends inside the traceback",
+        "engine_dead", "does not show why", "ends inside the traceback",
     ),
     "indices of another integer type": (
         "RuntimeError: Worker failed with error 'expected scalar type Long but found Int'",

@@ -242,6 +242,10 @@ CASES = {
         "CMake Error at cmake/a.cmake:225 (find_library):\nCould not find OPEN_MP using the following names: gomp\nCall Stack (most recent call first):\n",
         "unknown", 1, "No rule matches", "advises",
     ),
+    "an extension that could not be imported before": (
+        "(Worker pid=5) WARNING 11-05 13:27:54 [camem.py:63] Failed to import vllm_ascend_C:/x/vllm_ascend_C.so: undefined symbol: _ZN2fe. Sleep mode will be disabled.\nERROR 11-05 13:27:55 [core.py:515] AssertionError: camem allocator is not available\n",
+        "unknown", 2, "line 1 reported", "advises",
+    ),
 }  # fmt: skip
 
 

@@ -262,7 +262,7 @@ CASES = LOOK_ALIKES | MEMORY_LOOK_ALIKES | MODEL_LOOK_ALIKES | {
     ),
     "an instruction that the CPU lacks is a cause": (
         "INFO 05-24 11:12:51 [api_server.py:1043] vLLM API server version 0.8.5\n/bin/bash: line 1: 17 Illegal instruction (core dumped) vllm serve m",
-        "engine_dead", "The CPU refused an instruction", "only consequences",
+        "engine_dead", "The CPU refused an instruction", "does not show why",
     ),
     "memory that RDMA cannot register is not the peer": (
         "[1.8] [w:37 :0] ib_md.c:307 UCX  ERROR ibv_reg_mr(address=0x7f) failed: Bad address\nnixl_cu12._bindings.nixlBackendError: NIXL_ERR_BACKEND",

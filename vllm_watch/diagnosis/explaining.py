@@ -62,6 +62,8 @@ _NOT_NVIDIA = re.compile(r"\b(?:xpu|npu|hip|hpu|tpu|mps):\d")
 
 _KERNEL = re.compile(r"(?im)^\W{0,20}(?:fault )?kernel(?:[ _]name)?\s?[:=]\s?(\w{3,200})")
 
+_LIBRARY = re.compile(r"cannot open shared object|undefined symbol")
+
 _OF_REQUEST = re.compile(
     r"Exception in ASGI|completion stream|/vllm/entrypoints/\S{1,200}(?:serving|generator)"
 )
@@ -239,9 +241,16 @@ def unexplained(life: Life, root: Finding) -> Diagnosis:
         if kernel := _KERNEL.search("\n".join(root.tail[:3])):
             below = f"{below} The kernel is {kernel[1]}.".strip()
             fixes = (Check("search the issues of this kernel's library and of vLLM for the kernel's name"),)  # fmt: skip
-        text = " ".join(each for each in (as_sentence(sentence), request, below, root.advice, root.hint, place, life.caution(root)) if each)  # fmt: skip
+        text = " ".join(each for each in (as_sentence(sentence), request, below, root.advice, root.hint, place, _unimported(life, root), life.caution(root)) if each)  # fmt: skip
     confidence = UNKNOWN_CONFIDENCE if known is None else _SURE
     return life.diagnosis(UNKNOWN, confidence, sentence, text, (root.number, root.line), fixes, fatal=life.dead)  # fmt: skip
+
+
+def _unimported(life: Life, root: Finding) -> str:
+    """Return a sentence about a compiled library whose import failed before, or ""."""
+    before = (each for each in life.imports if each.number < root.number and _LIBRARY.search(each.line))  # fmt: skip
+    found = next(before, None)
+    return "" if found is None else f'Before it, line {found.number} reported: "{message_of(found.line)}"'  # fmt: skip
 
 
 def of_request(life: Life, found: Finding) -> bool:

@@ -256,7 +256,8 @@ def raised_in(frames: tuple[str, ...], line: str, source: str) -> tuple[str, tup
     said, fixes = [], []
     if found is not None:
         package, path, function = found
-        said.append(f"{function} ({path}, at `{source}`)" if source else f"{function} ({path})")
+        at = f", at `{source}`" if source else ""
+        said.append(f"{function} ({path}{at})" if function else f"{path}{at}")
         package = _INSTALLED.get(package, package)
         innermost = package not in _BELOW | {""} and found == _split(frames[0])
         if innermost and OF_INTERFACE.search(line):

@@ -314,7 +314,7 @@ def _serving(scanner: Scanner, life: Life) -> Diagnosis:
 
 def _asleep(life: Life) -> str:
     held = life.facts.known.get("gpu_memory_asleep_gib")
-    kept = "" if held is None else f" When it first fell asleep, {held:g} GiB of GPU memory were still in use; that should not include the weights."  # fmt: skip
+    kept = "" if held is None else f" When it first fell asleep, {held:g} GiB of GPU memory were still in use."  # fmt: skip
     return f" It is asleep (POST /sleep).{kept}" if life.asleep else ""
 
 

@@ -471,7 +471,7 @@ FAILURES = (
     ),
     Failure(
         slug=HOST,
-        sentence="the host ran out of memory, or a process was killed",
+        sentence="host memory ran out or could not be allocated, or a process was killed",
         why="",
         cures=_HOST_CURES,
         deterministic=False,

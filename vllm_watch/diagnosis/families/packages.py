@@ -156,7 +156,7 @@ FAILURES = (
                 cures=(_CHECK, cure("install vLLM into a fresh environment, which brings compatible versions", "uv venv && uv pip install vllm", when(r"vllm \S+ requires (?:torch|transformers|numpy)", lacks=NOT_CUDA))),
             ),
             Variant(
-                when=when(r"is not available or outdated"), sentence="a package that this setting needs is not installed or is too old",
+                when=when(r"is not available or outdated"), sentence="a package that this setting needs is not available or is too old",
                 cures=(check("check its version and the version that this vLLM requires", "python -m pip list | grep -i -E 'gemm|flashinfer|vllm'; python -m pip check"), cure("run matrix multiplications without DeepGEMM", "VLLM_USE_DEEP_GEMM=0", when(r"DeepGEMM|deep_gemm", lacks=r"(?i)V3[._]?2|Dsa|mqa_logits|sparse|indexer"))),
             ),
             Variant(

@@ -369,7 +369,7 @@ FAILURES = (
     Failure(
         slug=DEAD,
         sentence="the engine died; this log does not show why",
-        why="Such lines are only consequences.",
+        why="",
         variants=(
             Variant(
                 when=when(r"Worker proc \S+ died unexpectedly|Worker \S+ pid \d+ died|worker process(?:es)? died", phases=(1, 2, 3, 4, 5)),
