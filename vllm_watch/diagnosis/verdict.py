@@ -372,7 +372,7 @@ def _not_up(scanner: Scanner, life: Life) -> Diagnosis:
         return _stopped(life, "This log begins after startup.")
     if life.asked_to_stop:
         sentence = "the server was stopped from outside before it came up"
-        text = f"{explaining.as_sentence(sentence)} Line {life.stopped} shows it. {phase} A startup probe or a timeout that is too short causes this."
+        text = f"{explaining.as_sentence(sentence)} Line {life.stopped} shows it. {phase} A startup probe or a timeout may be too short."
     elif life.progress is not None:
         number, line = life.progress
         text = f"{_UNPROVEN} {phase} The last known startup step is line {number}."
@@ -387,7 +387,7 @@ def _not_up(scanner: Scanner, life: Life) -> Diagnosis:
 
 
 def _ended(life: Life, line: tuple[int, str]) -> Diagnosis:
-    text = "No line shows that the server came up, and the lines after this one only show that the process ended. A process that ends without an error was most often killed (host memory: check pinned and offloaded buffers of every worker)."  # fmt: skip
+    text = "No line shows that the server came up, and the lines after this one only show that the process ended."  # fmt: skip
     fixes = (Check("check whether it was killed", "dmesg -T | grep -i -E 'killed process|out of memory'"), Check("check its exit code", "docker inspect CONTAINER   (or kubectl describe pod POD)"))  # fmt: skip
     return life.unknown("the process ended during startup, and no line shows why", text, line, fixes, fatal=True)  # fmt: skip
 
@@ -427,9 +427,7 @@ def _survived(life: Life, found: Finding, *, ready: bool) -> Diagnosis:
     elif explaining.of_request(life, found):
         text += f" {explaining.ONE_REQUEST}"
     elif error:
-        text += (
-            " The error may have ended a request: this line or the lines after it have the reason."
-        )
+        text += " The error may have ended a request."
     harmless = not error and not fixes
     sentence = "nothing failed; the line is harmless" if harmless else "the server kept running after this error"  # fmt: skip
     at = found.number, found.line
