@@ -247,7 +247,7 @@ def unexplained(life: Life, root: Finding) -> Diagnosis:
 
 
 def _unimported(life: Life, root: Finding) -> str:
-    """Return a sentence about a compiled library whose import failed before, or ""."""
+    """Return a sentence about the failed import of a compiled library before the error, or ""."""
     before = (each for each in life.imports if each.number < root.number and _LIBRARY.search(each.line))  # fmt: skip
     found = next(before, None)
     return "" if found is None else f'Before it, line {found.number} reported: "{message_of(found.line)}"'  # fmt: skip

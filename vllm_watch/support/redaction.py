@@ -57,7 +57,7 @@ _HOOK_PATH = re.compile(
 """Webhook URLs, in which the path is the credential."""
 
 _GIT = re.compile(r"[\w.-]++(?:/[\w.-]++)++(?<=\.git)")
-"""A repository before `@` and its tag, as pip writes it. Without a colon, there is no password."""
+"""A repository before `@` and its tag, as pip writes it. It cannot have a password, as it has no colon."""
 
 _KNOWN_MAX, _KNOWN_CHARACTERS_MIN = 1000, 8
 """At most this many secrets are known, with at least this many characters. Shorter ones would match ordinary text."""
