@@ -278,6 +278,5 @@ COUNTER_EXAMPLES: dict[str, str] = {
     "missing_dependency_or_import_error/active driver(s) found": "1 active drivers found",
     "missing_dependency_or_import_error/uilding wheel for": "Building wheel for ring (pyproject.toml) ... done",
     "unknown/cannot be pickled, error type": "an error that cannot be pickled",
-    "engine_dead/main process disappeared": "the main process disappeared from the list",
     "engine_dead/died with exit code": "the child process died with exit code 1",
 }  # fmt: skip

@@ -521,7 +521,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "(EngineCore_DP0 pid=3747544) WARNING 09-24 16:35:21 [nixl_connector.py:1048] Releasing expired KV blocks for request cmpl-3da205a6 which were retrieved by 0 decode worker(s) within 120 seconds.",
     ),
     "engine_dead": (
-        "[ERROR] TBE Subprocess[task_distribute] raise error[], main process disappeared!",
         "RuntimeError: Process ApiServer_0 (PID: 404) died with exit code None",
         "TimeoutError: Timed out waiting for engines to send initial message on input socket.",
         "double free or corruption (!prev)",  # kserve #5056

@@ -58,7 +58,7 @@ LOOK_ALIKES: dict[str, tuple[str, str, str, str]] = {
     ),
     "an optional module that was probed": (
         "WARNING [import_utils.py:408] Module vllm.third_party.deep_gemm was found but failed to import\nImportError: libcudart.so.13: cannot open shared object file: No such file or directory",
-        "benign_warning_noise", "the line is harmless", "install",
+        "benign_warning_noise", "no error in this log that ends", "install",
     ),
     "a traceback that ends before its exception": (
         CORE + 'File "/x/vllm/v1/structured_output/backend_xgrammar.py", line 82, in compile_grammar\n' + CORE + "ctx = self.compiler.compile_json_schema(",

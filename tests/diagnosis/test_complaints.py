@@ -246,6 +246,14 @@ CASES = {
         "(Worker pid=5) WARNING 11-05 13:27:54 [camem.py:63] Failed to import vllm_ascend_C:/x/vllm_ascend_C.so: undefined symbol: _ZN2fe. Sleep mode will be disabled.\nERROR 11-05 13:27:55 [core.py:515] AssertionError: camem allocator is not available\n",
         "unknown", 2, "line 1 reported", "advises",
     ),
+    "a compiler that only notices the end of its parent": (
+        BANNER + "ERROR 06-02 17:15:30 [x.py:1] TBE Subprocess[task_distribute] raise error[], main process disappeared!\nERROR 06-02 17:15:31 [multiproc_executor.py:135] Worker proc VllmWorker-3 died unexpectedly, shutting down executor.\n",
+        "engine_dead", 3, "does not show why", "TBE",
+    ),
+    "a message in parentheses before its traceback": (
+        "ERROR 02-21 03:07:52 engine.py:400] _ring_attention() takes 8 positional arguments but 10 were given\nERROR 02-21 03:07:52 engine.py:400] Traceback (most recent call last):\n",
+        "unknown", 1, "No rule matches", "not in this log",
+    ),
 }  # fmt: skip
 
 

@@ -105,7 +105,7 @@ MARKS: dict[str, tuple[str, ...]] = {
         "Received SIGTERM",
         "KeyboardInterrupt",
     ),
-    "end": ("to clean up at shutdown",),
+    "end": ("to clean up at shutdown", "main process disappeared"),
     "nccl_debug": ("NCCL INFO", "NCCL WARN"),
     "ignored_fields": ("present in the request but ignored",),
     "shut_down": ("Shutdown initiated (timeout",),

@@ -29,7 +29,7 @@ _PLACE = re.compile(r"\.(?:cpp|cuh?|hpp|cc|h):\d+,$")
 _INDENTED = re.compile(
     r"^\s{2,}+(?!File \"|at |(?:raise|return|await|yield|assert) |self\.|(?:Warning|Normal) |[\^~])\S"
 )
-_NO_CODE = re.compile(r"\s*(?:File \"|Traceback|[\^~]|$)|\S")
+_NO_CODE = re.compile(r"\s*(?:File \"|Traceback|[\^~]|$)|(?!assert )\S")
 
 _RAISED = re.compile(r"\braise [\w.]+\(")
 _SUMMARIES = (

@@ -46,9 +46,9 @@ _EXCEPTION = re.compile(
 )
 _ERROR = re.compile(r"\b(?:ERROR|CRITICAL)\b\]?(?: \d\d-\d\d \d\d:\d\d:\d\d)?+(?: ?\[?[\w./]{1,80}:\d{1,6}\])?+:? ?+|\[E\d{4} [\d:.]{8,20} [^\]]{1,80}\] |^E\d{4} [\d:.]{8,20} +(?:\d{1,9} )?[\w./]{1,80}:\d{1,6}\] ")  # fmt: skip
 _NOT_A_MESSAGE = re.compile(
-    r"\s|$|[\^~-]|Traceback \(most|During handling|The above exc|File \"|[\w.]{1,80}\(.*\)?$|[\w., ]{1,80} = |\*\*|\)"
+    r"\s|$|[\^~-]|Traceback \(most|During handling|The above exc|File \"|[\w.]{1,80}\((?:[^)]*|.*\))$|[\w., ]{1,80} = |\*\*|\)"
     r"|(?:raise|return|self|await|with|async|for|if|try|else|def|class|while|yield|assert|from|import)\b"
-    r"|NoneType: None|(?:[\w.]{1,80}: )?Error in (?:\w{1,20} ){1,3}(?:stream|generator)\b|Exception in ASGI application|Dumping (?:input|scheduler)"
+    r"|NoneType: None|(?:[\w.]{1,80}: )?Error in (?:\w{1,20} ){1,3}(?:stream|generator)\b|Exception in ASGI application|Dumping (?:input|scheduler)|TBE Subprocess"
 )
 """Lines of a traceback. vLLM logs each at level ERROR."""
 

@@ -410,8 +410,8 @@ def _harmless(life: Life, *, ready: bool, waits: bool) -> Diagnosis | None:
 
 
 def _overlooked(life: Life, line: tuple[int, str]) -> Diagnosis:
-    text = f"vLLM continues after this error. {_UNPROVEN}"
-    return life.diagnosis(NOISE, 0.5, "nothing failed; the line is harmless", text, line)
+    text = f"vLLM usually continues after this error. {_UNPROVEN}"
+    return life.diagnosis(NOISE, 0.5, "no error in this log that ends a server", text, line)
 
 
 def _survived(life: Life, found: Finding, *, ready: bool) -> Diagnosis:

@@ -137,7 +137,7 @@ FAILURES = (
                 cures=(check("check for incompatible packages", "python -m pip check", when(lacks="undefined symbol")), check("check which PyTorch is installed and which one the library was built for", "python -c 'import torch; print(torch.__version__, torch.version.cuda, torch.version.hip)'", when(r"undefined symbol", lacks=_OUTSIDE)), check("compare that library's release with the one that the code using it was built for: pip did not install the library", "ls -l FOLDER", when(_OUTSIDE)), cure("install vLLM into a fresh environment, which brings compatible versions", "uv venv && uv pip install vllm", when(r"undefined symbol|nms|torchvision", lacks=rf"{NOT_CUDA}|{_EXTENSION.pattern}|{_OUTSIDE}"))),
             ),
             Variant(
-                when=when(r"lib(?:cudart|cublas\w*|nvrtc|cusparse\w*|cufft|curand|cupti|nvJitLink|cudnn)\.so\.\d+: cannot open"),
+                when=when(r"lib(?:cudart|cublas\w*|nvrtc|cusparse|cufft|curand|cupti|nvJitLink|cudnn)\.so\.\d+: cannot open"),
                 sentence="the loader does not find a CUDA library in the version that a package was built for",
                 why="The number after .so is the major version of CUDA (or cuDNN) that the package needs.",
                 cures=(

@@ -116,7 +116,6 @@ RULES = (
     rule(DEAD, "GET /health", pattern=r'"GET /health(?:\?\S*)? HTTP/[\d.]+" 503', rank=Rank.DEATH, quiet=True, heals=True),
     rule(DEAD, ".service: ", pattern=r"\.service: (?:Main process exited, code=(?:exited, status=[1-9]|dumped)|(?:Start operation|State '\S+') timed out|Failed to locate executable|Failed at step)", rank=Rank.DEATH, quiet=True),
     rule(DEAD, "Exit Code: ", "Exited (", pattern=r"^\s*Exit Code: +[12]\s*$|Exited \((?:[12]|13[2-69])\)", rank=Rank.DEATH, quiet=True, numeric=True),
-    rule(DEAD, "main process disappeared", pattern=r"TBE Subprocess\S{0,40} raise error", rank=Rank.DEATH),
     rule(DEAD, "died with exit code", pattern=r"Process \S+ \(PID: \d+\) died with exit code", rank=Rank.DEATH),
     rule(DEAD, "terminate called after throwing", "Segfault encountered", rank=Rank.DEATH),
     rule(DEAD, "code", "Code", pattern=r"[Ee]xit(?:ed)?(?: with)?(?: exit)? [Cc]ode:? {0,8}13[2-9]\b", rank=Rank.DEATH, quiet=True, numeric=True),
@@ -457,7 +456,7 @@ FAILURES = (
             Variant(
                 when=when(r"Segmentation fault|Segfault encountered|SIGSEGV|SIGABRT|core dumped|Fatal Python error|double free|corrupted size|free\(\): invalid|malloc\(\): |munmap_chunk", lacks=r"Illegal instruction|Bus error|SIGBUS|Fatal Python error: (?:pre)?(?:init|config)"),
                 sentence="a process crashed in native code",
-                cures=(check("check for incompatible packages", "python -m pip check", when(r"free|size|alloc|chunk")), check("read the lines above, and the kernel log", "dmesg -T | tail -50"), check("capture the stack of the next crash", "PYTHONFAULTHANDLER=1 vllm serve …", when(lacks=r"== backtrace|Fatal Python error")), check("check the libraries in the printed stack, below libc's", None, when(r"== backtrace"))),
+                cures=(check("check for incompatible packages", "python -m pip check", when(r"free|size|alloc|chunk")), check("read the lines around it, and the kernel log", "dmesg -T | tail -50"), check("capture the stack of the next crash", "PYTHONFAULTHANDLER=1 vllm serve …", when(lacks=r"== backtrace|Fatal Python error")), check("check the libraries in the printed stack, below libc's", None, when(r"== backtrace"))),
             ),
             Variant(
                 when=when(r"terminate called after throwing"), sentence="a C++ exception ended a process",

@@ -67,13 +67,18 @@ FAILURES = (
         sentence="this quantization does not work here, with this model, GPU, vLLM and settings",
         why="",
         cures=(
-            cure("remove --quantization: vLLM reads the method from the model's config", None, when(r"does not match the quantization|annot find the config file|specified in the `?quantization`? argument")),
+            cure("remove --quantization: vLLM reads the method from the model's config", None, when(r"does not match the quantization|specified in the `?quantization`? argument")),
             cure("if --quantization is set, remove it; if the model's config names the method, check which release or plugin supports it", "grep -A3 quantization_config config.json", when(r"Unknown quantization method|Invalid quantization method")),
             check("check in vLLM's table of quantization support which methods this release supports on this GPU"),
         ),
         deterministic=True,
         numbers=flags.value,
         variants=(
+            Variant(
+                when=when(r"annot find the config file for \w"),
+                sentence="the checkpoint has no config for the quantization method in the message",
+                cures=(cure("remove --quantization: vLLM reads the method from the model's config", None, when(r"annot find the config file")),),
+            ),
             Variant(
                 when=when(r"quantization method .{0,80}is deprecated"),
                 sentence="this vLLM rejects a quantization method because it is deprecated",
