@@ -48,7 +48,7 @@ _ERROR = re.compile(r"\b(?:ERROR|CRITICAL)\b\]?(?: \d\d-\d\d \d\d:\d\d:\d\d)?+(?
 _NOT_A_MESSAGE = re.compile(
     r"\s|$|[\^~-]|Traceback \(most|During handling|The above exc|File \"|[\w.]{1,80}\((?:[^)]*|.*\))$|[\w., ]{1,80} = |\*\*|\)"
     r"|(?:raise|return|self|await|with|async|for|if|try|else|def|class|while|yield|assert|from|import)\b"
-    r"|NoneType: None|(?:[\w.]{1,80}: )?Error in (?:\w{1,20} ){1,3}(?:stream|generator)\b|Exception in ASGI application|Dumping (?:input|scheduler)|TBE Subprocess"
+    r"|NoneType: None|(?:[\w.]{1,80}: )?Error in (?:\w{1,20} ){1,3}(?:stream|generator)\b|Exception in ASGI application|Dumping (?:input|scheduler)|TBE Subprocess|\[[\w/.]{0,80}$"
 )
 """Lines of a traceback. vLLM logs each at level ERROR."""
 

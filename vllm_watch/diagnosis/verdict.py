@@ -201,13 +201,12 @@ def of_log(scanner: Scanner) -> Diagnosis:
 
 def _beside(scanner: Scanner, life: Life, root: Finding) -> Diagnosis | None:
     """Return a diagnosis from lines that explain the root or show that nothing failed. None without such lines."""
-    if root.rule.rank is Rank.DEATH and "Traceback (" in "".join(root.tail[:1]):
-        end = _last_frame(scanner)
-        if end is not None and root.process in end[1]:
-            return _cut_below(life, root)
     if root.rule.rank is Rank.DEATH or '" 500' in root.rule.literals:
         if not life.serving and (last := _last_statement(scanner)) is not None:
             return replace(last, failure=root.rule.failure)
+        end = _last_frame(scanner) if "Traceback (" in "".join(root.tail[:1]) else None
+        if end is not None and root.process in end[1]:
+            return _cut_below(life, root)
         near = OUTPUT_LINES if life.ready or life.serving else scanner.lines
         complaint = life.complaint or (_remark(scanner) if root.process else None)
         if complaint and 0 < root.number - complaint.number <= near:
