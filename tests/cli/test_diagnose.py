@@ -32,7 +32,7 @@ facts about the engine from the log:
   model                   org/m
   vllm_version            0.10.1.1
 
-class: kv_cache_too_small (the memory left for the KV cache cannot hold one request of the maximum length)
+class: kv_cache_too_small (the memory left for the KV cache is too small)
 """
 
 

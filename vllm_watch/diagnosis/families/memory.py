@@ -296,15 +296,17 @@ _NO_ROOM_FOR_CACHE = Variant(
     cures=(*_LOOK, cure("lower vLLM's share of GPU memory", "--gpu-memory-utilization 0.85   (0.90 is the default; otherwise subtract 0.05 from your value)", when(seen=_ALLOCATES, facts=("!unified_memory", "!gpu_memory_utilization", "!kv_cache_memory_set"))), cure("if no other process holds memory, lower vLLM's share: lower --gpu-memory-utilization by 0.05", None, when(seen=_ALLOCATES, facts=("!unified_memory", "gpu_memory_utilization", "!kv_cache_memory_set")))),
 )  # fmt: skip
 
+_KV_CURES = (
+    cure("set --max-model-len to at most the length that fits (the message has the numbers)", None, when(r"estimated maximum model length|stored in KV\s+cache\s*\(|Gi?B KV\s+cache is needed")),
+    check("check whether another process, such as the previous container, still holds GPU memory: if so, start again unchanged once it is freed; if not, a larger share of the GPU makes the KV cache larger", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"),
+)  # fmt: skip
+
 FAILURES = (
     Failure(
         slug=KV,
-        sentence="the memory left for the KV cache cannot hold one request of the maximum length",
-        why="The cache gets the part of vLLM's share (--gpu-memory-utilization) that the weights, the measured peak of a step and the graphs leave.",
-        cures=(
-            cure("set --max-model-len to at most the length that fits (the message has the numbers)", None, when(r"estimated maximum model length|stored in KV\s+cache\s*\(|Gi?B KV\s+cache is needed")),
-            check("check whether another process holds GPU memory: if so, free it and start again unchanged; if not, a larger share of the GPU makes the KV cache larger", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv"),
-        ),
+        sentence="the memory left for the KV cache is too small",
+        why="",
+        cures=_KV_CURES,
         deterministic=False,
         variants=(
             _KV_STATE,
@@ -327,6 +329,11 @@ FAILURES = (
                 when=when(facts=("memory_of_others",)), sentence="the KV cache is too small, and neither it nor the weights took the missing memory", confidence=0.7,
                 why="If another process held it, the same start works unchanged once it is freed.",
                 cures=(*_LOOK, cure("if one does, start again unchanged once the memory is free", None, when(facts=("memory_of_others",))), cure("if no other process holds memory, lower the peak of a step: --max-num-batched-tokens, --max-num-seqs", None, when(facts=("memory_of_others",))), cure("for a model with image or video input, allow fewer or smaller inputs", _FOR_ENCODER, when(seen=r"(?i)multi_?modal|\bmm_|encoder cache|vision|\bVL\b|-VL-"))),
+            ),
+            Variant(
+                when=when(r"max(?:imum)? (?:seq|model)|at least one request|stored in KV"), sentence="the memory left for the KV cache cannot hold one request of the maximum length",
+                why="The cache gets the part of vLLM's share (--gpu-memory-utilization) that the weights, the measured peak of a step and the graphs leave.",
+                cures=_KV_CURES,
             ),
         ),
         numbers=memory_numbers.kv_too_small,
