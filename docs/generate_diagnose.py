@@ -97,7 +97,9 @@ def reliability() -> str:
     for _, name in STEPS:
         cells = (kept[each].get(name, [0, 0]) for each in kept)
         lines.append(f"| {name} | " + " | ".join(f"{right} of {count}" for right, count in cells) + " |")  # fmt: skip
-    lines.append(f"| `unknown` | {' | '.join(str(kept[each]['unknown']) for each in kept)} |")
+    unknown = (kept[each]["unknown"] for each in kept)
+    cells = (str(each) if isinstance(each, int) else f"{each[0]} of {each[1]}" for each in unknown)
+    lines.append(f"| `unknown` | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
