@@ -102,6 +102,7 @@ async def test_example_of_the_page_verifies(receiver, tmp_path, changed):
     ("statuses", "outcome", "requests"),
     [
         (["200 OK"], "done", 1),
+        (["400 Bad Request"], "refused", 1),
         (["409 Conflict"], "refused", 1),
         (["503 Service Unavailable", "200 OK"], "done", 2),
         (["429 Too Many Requests"], "failed", 3),
