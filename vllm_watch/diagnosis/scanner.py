@@ -150,17 +150,18 @@ class Scanner:
     def feed(self, line: bytes) -> None:
         self.lines += 1
         self.last.append(line if len(line) <= _LAST_BYTES else line[:_LAST_BYTES])
-        if self._noted(line):
+        counts = self._in_stack or b"throughput:" in line or b"SpecDecoding metrics:" in line
+        if (counts or line.startswith(b"Thread ")) and self._noted(line):
             return
         if self._open:
             self._follow(line)
         shape = line[:_SHAPE_BYTES].translate(None, _IDS)
         if shape in self._dull or shape in self._told:
             return
+        if shape in self._calm and not self.life.findings:
+            return
         site = _site(line)
         if site is not None and self._sites[site] >= DULL_LINES_PER_SITE:
-            return
-        if shape in self._calm and not self.life.findings:
             return
         interest = self._known.get(shape) or interest_in(line)
         self._whose(line, interest)
