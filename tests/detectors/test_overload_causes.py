@@ -140,7 +140,7 @@ def test_a_grammar_compiler_that_is_stuck(says, found):
 
 
 def test_what_was_deferred_before_nobody_looked_counts_no_more():
-    """It may have passed meanwhile: two minutes begin anew."""
+    """It may have passed meanwhile: two minutes start again."""
     stuck = {"says": waits(deferred=20.0), **CALM, "waiting": 20.0}
     shown = Shown().part(900, says=waits(deferred=0.5), **CALM)
     assert shown.part(100, **stuck).first is None

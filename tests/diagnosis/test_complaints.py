@@ -238,7 +238,7 @@ CASES = {
         'INFO:     Application startup complete.\n(APIServer pid=78) INFO 02-05 08:06:45 [loggers.py:257] Engine 000: Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: 3.1 tokens/s, Running: 1 reqs, Waiting: 0 reqs\n(APIServer pid=78) ERROR 02-05 08:06:47 [serving_chat.py:13] Error in chat completion stream generator.\n(APIServer pid=78) ERROR 02-05 08:06:47 [serving_chat.py:13] Traceback (most recent call last):\n(APIServer pid=78) ERROR 02-05 08:06:47 [serving_chat.py:13] File "/x/vllm/serving_chat',
         "unknown", 4, "not in this log", "nothing failed",
     ),
-    "a stack is no advice": (
+    "a call stack is not advice": (
         "CMake Error at cmake/a.cmake:225 (find_library):\nCould not find OPEN_MP using the following names: gomp\nCall Stack (most recent call first):\n",
         "unknown", 1, "No rule matches", "advises",
     ),

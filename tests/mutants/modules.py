@@ -77,7 +77,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent(
         "restart/locks/record.py", "slot.beat + 1", "(slot.beat - 1)",
-        "a renewal only has to differ from the one before; nobody counts them",
+        "a renewal only has to differ from the one before, and no code counts them",
     ),
     Equivalent(
         "restart/checks.py", "answer is not None and answer.allows is not True", "(answer.allows is not True)",

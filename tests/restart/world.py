@@ -141,7 +141,7 @@ def _signals(
 
 
 def state_before(signals: TargetSignals | None, kinds: Collection[str]) -> Before:
-    """Return the state before a restart, as far as one scrape tells it."""
+    """Return the state before a restart, as far as one scrape shows it."""
     return before(signals, kinds, Process.of(None, signals))
 
 

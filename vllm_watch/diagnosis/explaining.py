@@ -17,6 +17,7 @@ from vllm_watch.diagnosis.families import (
 from vllm_watch.diagnosis.finding import (
     OF_INTERFACE,
     QUOTED,
+    UNLOADED,
     Finding,
     message_of,
     of_library,
@@ -61,8 +62,6 @@ _BAD_DATA = re.compile(r'"POST [^"]{1,300}" 4(?:00|13|15|22)\b')
 _NOT_NVIDIA = re.compile(r"\b(?:xpu|npu|hip|hpu|tpu|mps):\d")
 
 _KERNEL = re.compile(r"(?im)^\W{0,20}(?:fault )?kernel(?:[ _]name)?\s?[:=]\s?(\w{3,200})")
-
-_LIBRARY = re.compile(r"cannot open shared object|undefined symbol")
 
 _OF_REQUEST = re.compile(
     r"Exception in ASGI|completion stream|/vllm/entrypoints/\S{1,200}(?:serving|generator)"
@@ -248,7 +247,7 @@ def unexplained(life: Life, root: Finding) -> Diagnosis:
 
 def _unimported(life: Life, root: Finding) -> str:
     """Return a sentence about the failed import of a compiled library before the error, or ""."""
-    before = (each for each in life.imports if each.number < root.number and _LIBRARY.search(each.line))  # fmt: skip
+    before = (each for each in life.imports if each.number < root.number and re.search(UNLOADED, each.line))  # fmt: skip
     found = next(before, None)
     return "" if found is None else f'Before it, line {found.number} reported: "{message_of(found.line)}"'  # fmt: skip
 

@@ -39,7 +39,10 @@ _SUMMARIES = (
     (re.compile(r"\b(?:EOFError|BrokenPipeError|ConnectionResetError)\b"), re.compile(r"[Ee]xit ?[Cc]ode:?\s*\(?(?:-\d|137|139)\b"), OUTPUT_LINES),
 )  # fmt: skip
 """Errors that sum up an earlier one: pattern of the summary and the reason, and lines between them."""
-_OF_SYSTEM = re.compile(r"cannot open shared object|undefined symbol|\[Errno \d+\]")
+UNLOADED = r"cannot open shared object|undefined symbol"
+"""The loader of a shared library failed."""
+
+_OF_SYSTEM = re.compile(rf"{UNLOADED}|\[Errno \d+\]")
 
 _MISSING = re.compile(r"'_OpNamespace' '(\w+)'|\bname '(\w+)' is not defined|No module named '([\w.]+)'")  # fmt: skip
 _NOT_IMPORTED = re.compile(r"(?:ailed to import|rror importing) (?:from )?['\"]?([\w.]{1,120})")

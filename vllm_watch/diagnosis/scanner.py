@@ -411,7 +411,7 @@ class Scanner:
 
     def _mark_work(self, text: str, marks: list[str]) -> None:
         if "dump" in marks and self.life.dumped is None:
-            self.life.dumped = self.lines, text[: text.find(" with config")]
+            self.life.dumped = self.lines, text.partition(" with config")[0]
         if "prompts" in marks:
             self.life.answered_all = _ALL_ANSWERED.search(text) is not None
 

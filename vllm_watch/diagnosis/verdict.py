@@ -14,6 +14,7 @@ from vllm_watch.diagnosis.finding import (
     OUTPUT_LINES,
     QUOTED,
     TAIL_LINES,
+    UNLOADED,
     Finding,
     message_of,
 )
@@ -167,12 +168,9 @@ _SURE_OF_DEATH = 0.6
 _NO_MESSAGE = "The exception is at the end of the traceback: diagnose more of the log."
 _STATEMENT = re.compile(r"(?:assert|raise) \S")
 
-_BROKEN = re.compile(
-    r"vllm\._C\b.{0,300}(?:cannot open shared object|undefined symbol|Symbol not found)"
-)
+_BROKEN = re.compile(rf"vllm\._C\b.{{0,300}}(?:{UNLOADED}|Symbol not found)")
 
 _FRAME_LINES = 3  # a frame has up to three lines
-_LAST_STEP_LINES = 1  # only the last line of a log can be the step in which it stays
 
 _UNPROVEN = "This log does not show that the server came up."
 
@@ -375,7 +373,7 @@ def _not_up(scanner: Scanner, life: Life) -> Diagnosis:
     elif life.progress is not None:
         number, line = life.progress
         text = f"{_UNPROVEN} {phase} The last known startup step is line {number}."
-        if scanner.lines - number < _LAST_STEP_LINES:
+        if number == scanner.lines:
             text += " If the log stays there, startup hangs in this step."
         evidence = Evidence(line, line, life.facts.complete(), life.phase)
         start = FAILURES[serving.HANG].variants[0]
