@@ -6,16 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.detectors.looks import OK, engine, gpu, seen
-from vllm_watch.detectors.needs import (
-    CANARY_SECONDS,
-    HEALTH_SECONDS,
-    INPUTS,
-    LOOKS_MIN,
-    needs_of_all,
-)
+from vllm_watch.detectors.needs import INPUTS, LOOKS_MIN, needs_of_all
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import CanaryCall, Observation
 from vllm_watch.settings.detectors import DetectorsSettings
+from vllm_watch.signals.scales import FIVE_MINUTES_SECONDS, HOUR_SECONDS
 from vllm_watch.sources.reading import Reader
 from vllm_watch.watch.watch import Watch, all_detectors
 
@@ -179,7 +174,7 @@ def test_an_old_engine_that_was_never_asked_is_not_blind():
 
 
 @pytest.mark.parametrize(
-    ("name", "seconds"), [("health", HEALTH_SECONDS), ("canary", CANARY_SECONDS)]
+    ("name", "seconds"), [("health", FIVE_MINUTES_SECONDS), ("canary", HOUR_SECONDS)]
 )
 def test_what_is_asked_now_and_then_is_not_missing_in_between(name, seconds):
     """Health has an interval of its own, and a canary goes to an idle engine."""

@@ -8,11 +8,18 @@ from operator import sub
 from typing import Any, NamedTuple
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
-from vllm_watch.detectors.per_engine import KEPT_SECONDS
-from vllm_watch.detectors.request_ends import ALIKE_FACTOR, ENDS_MIN, WINDOW_SECONDS
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Reading
 from vllm_watch.signals import stored
+from vllm_watch.signals.scales import (
+    DAYTIME_SECONDS,
+    HALF_MINUTE_SECONDS,
+    MANY,
+    MOST_SHARE,
+    SMALL_SHARE,
+    TEN_MINUTES_SECONDS,
+    TWICE,
+)
 from vllm_watch.signals.throughput import LEARNT_SECONDS, Mean
 from vllm_watch.support import quantities
 
@@ -24,18 +31,6 @@ LIMIT_SECONDS = 10.0
 HOLD_SECONDS = 180.0
 """Long delays are reported once they have lasted this many seconds. The requests of a one-minute
 burst finish sooner."""
-
-BLOCK_SECONDS_MAX = 600.0
-"""A mean delay covers at least ENDS_MIN requests, because one huge prompt must not dominate it, and at
-least WINDOW_SECONDS. If there are fewer requests in this time, the verdict is CLEAR."""
-
-MEDIA_MIN = 0.1
-"""A delay pages only if it is ALIKE_FACTOR × the usual delay, which is averaged over KEPT_SECONDS and
-known after LEARNT_SECONDS. It does not page if each request has more images and clips than
-ALIKE_FACTOR × the usual number, plus this."""
-
-CPU_BOUND_CORES = 0.8
-"""An API server that uses fewer CPU cores than this is not overloaded: it waits for its engine."""
 
 
 class _Totals(NamedTuple):
@@ -52,7 +47,7 @@ class ApiServer:
     def __init__(self, kind: str) -> None:
         self._kind = kind
         self._begun: tuple[float, _Totals, float | None] | None = None
-        self._usual, self._usual_media = Mean(KEPT_SECONDS), Mean(KEPT_SECONDS)
+        self._usual, self._usual_media = Mean(DAYTIME_SECONDS), Mean(DAYTIME_SECONDS)
         self._since_s: float | None = None
         self._verdict = Verdict(state=UNKNOWN, kind=kind)
 
@@ -75,12 +70,12 @@ class ApiServer:
         if self._begun is None or not view.known or fell:
             self._begun, self._since_s = (view.at_s, totals, cpu_s), None
             return (self._verdict,)
-        if seconds < WINDOW_SECONDS or (grown.requests < ENDS_MIN and seconds < BLOCK_SECONDS_MAX):  # fmt: skip
+        if seconds < HALF_MINUTE_SECONDS or (grown.requests < MANY and seconds < TEN_MINUTES_SECONDS):  # fmt: skip
             return (self._verdict,)
         self._begun = view.at_s, totals, cpu_s
         known = cpu_s is not None and cpu_before_s is not None
         cores = (cpu_s - cpu_before_s) / seconds if known else None  # type: ignore[operator]
-        if grown.requests < ENDS_MIN:
+        if grown.requests < MANY:
             self._since_s, self._verdict = None, Verdict(state=CLEAR, kind=self._kind)
         else:
             self._verdict = self._judge(view.at_s, seconds, grown, cores, reading)
@@ -105,9 +100,9 @@ class ApiServer:
         if lasted_s < HOLD_SECONDS and not firing:
             return Verdict(state=UNKNOWN, kind=self._kind)
         learnt = self._usual.weight >= LEARNT_SECONDS
-        new = learnt and outside_s >= ALIKE_FACTOR * usual_s
-        images = media > ALIKE_FACTOR * self._usual_media.value + MEDIA_MIN
-        bound = cores is None or cores >= CPU_BOUND_CORES
+        new = learnt and outside_s >= TWICE * usual_s
+        images = media > TWICE * self._usual_media.value + SMALL_SHARE
+        bound = cores is None or cores >= MOST_SHARE
         text = f"Requests spend {outside_s:.0f} s in the API server, {grown.queued_s / grown.requests:.1f} s in the engine's queue"
         return Verdict(
             state=FIRING,
@@ -130,7 +125,7 @@ class ApiServer:
 def _evidence(cores: float | None, reading: Reading) -> tuple[Evidence, ...]:
     said = []
     if cores is not None:
-        limit = ": its event loop is at its limit" if cores >= CPU_BOUND_CORES else ""
+        limit = ": its event loop is at its limit" if cores >= MOST_SHARE else ""
         text = f"the API server's process uses {quantities.cores(cores)}{limit}"
         said.append(Evidence(name="api_server_cpu_cores", value=round(cores, 2), text=text))
     fds = reading.server.process_open_fds

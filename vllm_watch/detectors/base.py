@@ -16,18 +16,15 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.holders.records import GpuHolders
 from vllm_watch.signals.progress import Progress
 from vllm_watch.signals.records import TargetSignals
+from vllm_watch.signals.scales import FEW
 from vllm_watch.signals.window import Window
 
 FIRING, CLEAR, UNKNOWN = "firing", "clear", "unknown"
 
-USUAL_RANK = 3
-"""The usual value has this rank among recent ones, because one or two may be exceptions. The greatest
-has rank 1."""
-
 
 def usual(recent: Collection[float]) -> float:
     """Return the usual one of these values, or 0 if too few are known."""
-    return sorted(recent)[-USUAL_RANK] if len(recent) >= USUAL_RANK else 0.0
+    return sorted(recent)[-FEW] if len(recent) >= FEW else 0.0
 
 
 @record

@@ -12,11 +12,19 @@ from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.pages import (
     ENTRIES,
     GRAIN_SECONDS,
-    LOST_SECONDS,
     RISE_FROM,
     RISE_TO,
     RingBuffer,
     none_prefilling,
+)
+from vllm_watch.signals.scales import (
+    HALF,
+    MINUTE_SECONDS,
+    MOMENT_SECONDS,
+    NEARLY_ALL,
+    PART_SHARE,
+    SMALL_SHARE,
+    TWICE,
 )
 from vllm_watch.signals.step_model import StepModel
 from vllm_watch.support.quantities import in_words, requests
@@ -27,19 +35,11 @@ LENGTH_HALF_SECONDS = 120.0
 LENGTH_REQUESTS_MIN = 8.0
 """A mean length needs this many requests."""
 
-LATE_REQUESTS_MIN = 3.0
-"""This many requests suffice for a mean length if all of them began after a change."""
-
-LATE_LIVES = 2.0
-"""Requests from before a change count as ended after this many times the usual duration."""
 
 LATE_SECONDS_MIN, LATE_SECONDS_MAX = 15.0, 90.0
 """Requests from before a change count as ended after at least LATE_SECONDS_MIN and at most
 LATE_SECONDS_MAX."""
 
-PREEMPTED_MIN = 0.5
-"""Requests preempt each other if the decayed count of preemptions exceeds this. One preemption
-counts for LENGTH_HALF_SECONDS."""
 
 LONG_PROMPT = 5.0
 """A prompt is long if it has this many times the usual total tokens of a request."""
@@ -68,7 +68,7 @@ class Finished:
 
     @property
     def preempting(self) -> bool:
-        return self._preempted > PREEMPTED_MIN
+        return self._preempted > HALF
 
     @property
     def preempted_share(self) -> float | None:
@@ -77,7 +77,7 @@ class Finished:
 
 def late_seconds(life_seconds: float) -> float:
     """Return the seconds until requests from before a change count as ended."""
-    return min(LATE_SECONDS_MAX, max(LATE_SECONDS_MIN, LATE_LIVES * life_seconds))
+    return min(LATE_SECONDS_MAX, max(LATE_SECONDS_MIN, TWICE * life_seconds))
 
 
 class LongPrompts:
@@ -150,13 +150,6 @@ HOLD_SECONDS = 20.0
 """A new cause must last this many seconds to replace the first one. One long request among few can
 suggest another cause, and smoothed CPU waits show a change after about five blocks."""
 
-UNREAD_SHARE = 0.5
-"""If less than this share of the used cache is unexplained, the running requests may cause the
-shortage."""
-
-LEAK_SHARE_MIN = 0.2
-"""A leak has taken at least this share of the cache. Preempted requests and prompts in progress
-distort the estimate by less."""
 
 LEAK_RISE_SECONDS = 20.0
 """A leak takes at least this long to build up. Pages that are taken at once appear within two
@@ -166,21 +159,14 @@ CREEP_SECONDS = 240.0
 """A creeping leak takes at least this long to build up. A few prefills pin pages within a
 minute."""
 
-RECOVERING_RATIO = 0.9
-"""An engine may be recovering if its throughput is at least this share of its baseline."""
 
 LONG_REQUESTS = 2.5
 """If requests become this many times as long as after the engine's start, they can fill the cache
 of a healthy engine."""
 
-PREEMPTED_SHARE_MIN = 0.1
-"""The cause `preemption_thrash` needs this many preemptions per finished request."""
 
 LONG_PROMPTS_SHARE = 0.4
 """Long prompts cause a shortage if they hold at least this share of the cache."""
-
-LONG_PROMPTS_SHARE_MIN = 0.1
-"""Long prompts contribute to a shortage if they hold at least this share of the cache."""
 
 
 class Creep:
@@ -249,20 +235,21 @@ class Starvation:
 
 def of_starvation(facts: Starvation) -> Cause:
     """Return the cause of a lack of pages."""
-    if facts.awaited and facts.awaited >= UNREAD_SHARE * facts.usage:
+    if facts.awaited and facts.awaited >= HALF * facts.usage:
         return waits_for_peer(facts.awaiting, facts.usage)
     length, preempted = facts.length_ratio, facts.preempted_share
-    lost = facts.unheld is not None and facts.unheld >= UNREAD_SHARE * facts.usage
+    lost = facts.unheld is not None and facts.unheld >= HALF * facts.usage
     if (
         (length is not None and length >= LONG_REQUESTS)
-        and (preempted is not None and preempted >= PREEMPTED_SHARE_MIN)
+        and (preempted is not None and preempted >= SMALL_SHARE)
         and not lost
     ):
         return _thrash(length, preempted)
     if facts.unheld is None:
         return _by_usual_use(facts)
     rise = facts.unheld_rise_seconds or 0.0
-    if facts.unheld >= LEAK_SHARE_MIN and rise >= LEAK_RISE_SECONDS:
+    # Preempted requests and prompts in progress distort the estimate by less.
+    if facts.unheld >= PART_SHARE and rise >= LEAK_RISE_SECONDS:
         return _leak(facts, facts.unheld, rise)
     return _lost(facts.unheld) if lost else _held_by_few(facts, facts.unheld)
 
@@ -286,7 +273,7 @@ def waits_for_peer(awaiting: float, usage: float) -> Cause:
 
 def is_asked_for(facts: Starvation) -> bool:
     """Return True if long prompts recently took much of the cache."""
-    return (facts.long_prompts_share or 0.0) >= LONG_PROMPTS_SHARE_MIN
+    return (facts.long_prompts_share or 0.0) >= SMALL_SHARE
 
 
 def _thrash(length: float, preempted: float) -> Cause:
@@ -364,20 +351,11 @@ def _by_usual_use(facts: Starvation) -> Cause:
 def recovering(comparison: Comparison) -> tuple[Evidence, ...]:
     """Return evidence that the engine is almost back at its baseline."""
     done = comparison.throughput_ratio
-    if done is None or done < RECOVERING_RATIO or comparison.slow_now:
+    if done is None or done < NEARLY_ALL or comparison.slow_now:
         return ()
     text = f"{done:.0%} of its baseline at the last scrape: it may be recovering"
     return (Evidence(name="throughput_ratio", value=done, unit="ratio", expected=1.0, text=text),)
 
-
-BLIND_SECONDS = 60.0
-"""A restart is advised if KV pages are lost (LOST_SECONDS), and no prefill explains them. This
-replaces LOST_SECONDS if the usual step time is unknown. A prompt may go unnoticed for this
-long."""
-
-UNREAD_LOG_RATIO = 0.1
-"""If the share that no request holds is unknown, pages are unread if steps are shorter than
-expected by this log ratio."""
 
 UNREAD_DEVIATIONS = 1.5
 """The log ratio must also reach this many standard deviations, because the step model may not know
@@ -392,7 +370,7 @@ class Unread:
 
     @property
     def surely(self) -> bool:
-        return self.seconds >= LOST_SECONDS
+        return self.seconds >= MOMENT_SECONDS
 
     def follow(
         self, comparison: Comparison, baseline: Baseline, unheld: float | None, quiet_ratio: float
@@ -402,22 +380,23 @@ class Unread:
             slow = baseline.former_log_ratio(block)
         if unheld is None:
             unread = _is_unread(comparison, baseline.model, quiet_ratio)
-        elif unheld < LEAK_SHARE_MIN:
+        elif unheld < PART_SHARE:
             unread = False
         elif none_prefilling(block) and (slow is None or slow < SLOW_TOLERANCE):
             unread = True
         else:
             return  # inconclusive: a prompt may lengthen steps
-        counts = LOST_SECONDS / BLIND_SECONDS if slow is None else 1.0
+        # If the usual step time is unknown, a prompt may go unnoticed for a minute.
+        counts = MOMENT_SECONDS / MINUTE_SECONDS if slow is None else 1.0
         self.seconds = self.seconds + counts * block.seconds if unread else 0.0
 
 
 def _is_unread(comparison: Comparison, model: StepModel, quiet_ratio: float) -> bool:
     block = comparison.block
     a, b, c = model.coefficients
-    sure = max(UNREAD_LOG_RATIO, UNREAD_DEVIATIONS * (comparison.deviation or 0.0))
+    sure = max(SMALL_SHARE, UNREAD_DEVIATIONS * (comparison.deviation or 0.0))
     if comparison.slow_log_ratio is None or -quiet_ratio < sure or not block.kv_usage or c <= 0.0:
         return False
     expected = comparison.expected_step_seconds or 0.0
     read = (expected * exp(quiet_ratio) - a - b * (block.tokens_per_step or 0.0)) / c
-    return read < (1.0 - UNREAD_SHARE) * block.kv_usage
+    return read < (1.0 - HALF) * block.kv_usage

@@ -10,7 +10,6 @@ from vllm_watch.detectors import collapse_host
 from vllm_watch.detectors.base import CLEAR, UNKNOWN, Evidence, Verdict
 from vllm_watch.detectors.collapse_causes import (
     KIND,
-    LATE_REQUESTS_MIN,
     Cause,
     Finished,
     LongPrompts,
@@ -21,12 +20,12 @@ from vllm_watch.detectors.collapse_own import OwnWork, Stuck, Unserved
 from vllm_watch.detectors.consequences import PAGE, RESTART, Bar, Harm, explained, finding
 from vllm_watch.detectors.per_engine import EngineLook
 from vllm_watch.signals import capacity, stored
-from vllm_watch.signals.baseline import DOUBT, DRIFT, Baseline, Comparison, Cusum
+from vllm_watch.signals.baseline import DOUBT, Baseline, Comparison, Cusum
 from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.cpu_waits import SMOOTHING, StepWaits
 from vllm_watch.signals.pages import Pages
+from vllm_watch.signals.scales import CONFIRMED, FEW, HALF, PART_SHARE, SMALL_SHARE, TWICE
 from vllm_watch.signals.state import is_connected
-from vllm_watch.signals.step_model import BLOCKS_MIN
 from vllm_watch.support.quantities import requests
 
 
@@ -40,7 +39,7 @@ class Alarm:
 
     @property
     def over(self) -> bool:
-        return self._normal_blocks >= BLOCKS_MIN
+        return self._normal_blocks >= CONFIRMED
 
     def follow(self, block: Block, cusum: Cusum, *, reason: bool) -> None:
         self._normal_blocks = self._normal_blocks + 1 if cusum.alarm and not reason else 0
@@ -55,7 +54,7 @@ class Alarm:
         return 0.0 if self._since_s is None else max(0.0, at_s - self._since_s)
 
 
-QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
+QUEUE_REQUESTS_MIN = 5.0
 """A cause in `collapse_causes.OF_OTHERS` pages if the queue reaches 2 × (its length at the start of
 the shortage + 5)."""
 
@@ -170,7 +169,7 @@ class EngineJudge(stored.Kept):
             self._finished_late.add(block)
         if comparison.slow_log_ratio is not None:
             self.quiet_ratio += SMOOTHING * (comparison.slow_log_ratio - self.quiet_ratio)
-            odd = doubt > 0.0 or self.baseline.drift >= DRIFT
+            odd = doubt > 0.0 or self.baseline.drift >= SMALL_SHARE
             self._bar.follow(comparison, doubt=odd, harmed=self.harm.felt)
         unexplained = self._unexplained(comparison)
         if unexplained is not None:
@@ -238,7 +237,7 @@ class EngineJudge(stored.Kept):
 
     def _lost_at_idle(self, look: EngineLook) -> Evidence | None:
         lost = self._pages.idle_lost
-        if lost < causes.LEAK_SHARE_MIN or is_connected(look.sample):
+        if lost < PART_SHARE or is_connected(look.sample):
             return None
         text = f"{lost:.0%} of the KV cache was in use while no request ran or waited"
         return Evidence(name="kv_unheld_ratio", value=lost, unit="ratio", expected=0.0, text=text)
@@ -283,12 +282,12 @@ class EngineJudge(stored.Kept):
     def _starved(self, comparison: Comparison) -> Verdict:
         block = comparison.block
         facts = self._facts(comparison)
-        most = facts.unheld is None or facts.unheld >= causes.UNREAD_SHARE * facts.usage
+        most = facts.unheld is None or facts.unheld >= HALF * facts.usage
         long = self._asked_for or block.long_prompts or causes.is_asked_for(facts)
         self._asked_for = long and not most
         self._starved_seconds += block.seconds if comparison.starved_now else 0.0
         self._restart = self._restart or (most and self._unread.surely and not self._awaited)
-        grown = QUEUE_GROWTH * (self._waiting_first + QUEUE_REQUESTS_MIN)
+        grown = TWICE * (self._waiting_first + QUEUE_REQUESTS_MIN)
         # While the alarm clears, a long queue is normal.
         self._queue_grew |= comparison.starved_now and block.waiting >= grown
         found = causes.of_starvation(facts)
@@ -337,7 +336,7 @@ class EngineJudge(stored.Kept):
     def _facts(self, comparison: Comparison) -> causes.Starvation:
         was = self.baseline.throughput.request_tokens()
         length = self._finished.tokens()
-        late = self._finished_late.tokens(LATE_REQUESTS_MIN)
+        late = self._finished_late.tokens(FEW)
         block, size = comparison.block, self._capacity_tokens
         if self._unheld_rise_seconds is None:  # measured once, because later requests blur it
             self._unheld_rise_seconds = self._pages.rise_seconds()

@@ -15,15 +15,13 @@ from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.cpu_waits import Waited
+from vllm_watch.signals.scales import HALF, MOST_SHARE, PART_SHARE, SMALL_SHARE
 
 THROTTLES = frozenset(
     ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown", "hw_power_brake_slowdown")
 )
 """NVML clock event reasons of a throttled GPU. A software power cap is normal for a busy GPU."""
 
-CLOCK_SHARE_MAX = 0.8
-"""An SM clock below this share of the expected one counts as lowered. Boost clocks of a busy GPU
-vary by a tenth."""
 
 CAPPED_SHARE = 0.69
 """If the usual SM clock is unknown, this share of the maximum is expected at the power limit. A
@@ -33,9 +31,6 @@ CLOCK_NEWS = 0.05
 """Weight of one scrape in the usual SM clock. It is small, because a clock drops before its slow
 steps are detected."""
 
-NEIGHBOUR_SHARE_MIN = 0.1
-"""Another process on the GPU is a neighbour if its SM utilization is at least this. Desktops and
-exporters use 1 to 2 %."""
 
 START_SECONDS_MAX = 900.0
 """An engine core starts at most this many seconds after its server."""
@@ -110,7 +105,8 @@ def _throttled(gpu: GpuSample, usual: float | None) -> Evidence | None:
     if not reasons and not _capped(gpu):
         return None
     clock, top = gpu.sm_clock_hz, gpu.sm_clock_max_hz
-    share_max = CLOCK_SHARE_MAX * (1.0 if reasons else usual or CAPPED_SHARE)
+    # Boost clocks of a busy GPU vary by a tenth.
+    share_max = MOST_SHARE * (1.0 if reasons else usual or CAPPED_SHARE)
     known = clock is not None and bool(top)
     if known and (clock or 0.0) >= share_max * (top or 0.0):
         return None
@@ -138,7 +134,7 @@ def _capped(gpu: GpuSample) -> bool:
 
 def _lowered(gpu: GpuSample, fresh: float | None) -> Evidence | None:
     share = None if _capped(gpu) else _clock_share(gpu)
-    if share is None or share >= CLOCK_SHARE_MAX * (1.0 if fresh is None else fresh):
+    if share is None or share >= MOST_SHARE * (1.0 if fresh is None else fresh):
         return None
     text = (
         f"GPU {gpu.index} runs at {share:.0%} of its SM clock without heat or a power cap: it was set by hand "
@@ -201,7 +197,8 @@ def _felt(gpu: GpuSample, process: ProcessSample, known_pids: frozenset[int]) ->
     share = process.sm_utilization_ratio
     if share is None and process.pid in known_pids:
         return None
-    if share is not None and share < NEIGHBOUR_SHARE_MIN:
+    # Desktops and exporters use 1 to 2 %.
+    if share is not None and share < SMALL_SHARE:
         return None
     name = process.name or "a process"
     who = f"{name} (PID {process.pid})"
@@ -210,14 +207,6 @@ def _felt(gpu: GpuSample, process: ProcessSample, known_pids: frozenset[int]) ->
     text = f"{who} {'appeared on' if share is None else f'uses {share:.0%} of'} GPU {gpu.index}"
     return Evidence(name="neighbour", value=name, text=text)
 
-
-EXPLAINS_RATIO = 0.5
-"""CPU waits are the cause if they explain this share of the log slowdown. The share is below 1,
-because only one thread is measured."""
-
-HINTS_RATIO = 0.2
-"""If CPU waits explain this share of the log slowdown, no restart is advised. A fresh engine would
-wait too."""
 
 THROTTLED_SHARE_MIN = 0.05
 """A CPU limit is to blame if it throttled at least this share of its periods."""
@@ -236,12 +225,14 @@ def judged(found: Cause, waited: Waited | None) -> Cause:
     if waited is None or found.name == THERMAL:
         return found
     wait = _cpu_wait(waited)
-    if waited.explained_ratio >= EXPLAINS_RATIO:
+    # Only one thread is measured.
+    if waited.explained_ratio >= HALF:
         beside = found.evidence_for if found.name == NEIGHBOUR else ()
         return Cause(NEIGHBOUR, (wait, _cpu_limit(waited), *beside))
     if found.name == NEIGHBOUR:
         return found
-    if found.name == SLOW_ENGINE and waited.explained_ratio >= HINTS_RATIO:
+    # A fresh engine would wait too.
+    if found.name == SLOW_ENGINE and waited.explained_ratio >= PART_SHARE:
         return Cause(
             UNKNOWN, found.evidence_for, (*found.evidence_against, wait, _cpu_limit(waited))
         )

@@ -24,26 +24,26 @@ from vllm_watch.detectors.consequences import (
     fulfilled,
     rule,
 )
-from vllm_watch.signals.baseline import SILENCE_SECONDS, SLOW_DEVIATIONS, Baseline, Models
+from vllm_watch.signals.baseline import SLOW_DEVIATIONS, Baseline, Models
+from vllm_watch.signals.scales import (
+    ALIKE,
+    CONFIRMED,
+    HOUR_SECONDS,
+    MINUTE_SECONDS,
+    MOMENT_SECONDS,
+    TWICE,
+)
 from vllm_watch.signals.step_model import StepModel
 from vllm_watch.signals.throughput import LEARNT_SECONDS
 from vllm_watch.signals.wander import DEVIATIONS, scatter
 
 Judges = Mapping[str, EngineJudge]
 
-ALIKE = 1.2
-"""An engine is slow if its step time is at least this multiple of the step time after its start. A changed mix of requests causes smaller ratios."""
-
-SIBLINGS_MIN = 2
-"""A comparison needs this many siblings. With only one, neither engine can be the reference."""
 
 SIBLINGS_MAX = 8
 """An engine is compared with at most this many siblings. They are spread over all ranks, because
 the ranks of one node may share a fault."""
 
-SIBLINGS_TIMES_MIN = 2.0
-"""The running requests and the step time must both be this many times the siblings' medians.
-Routers spread requests unevenly."""
 
 _SPREAD_MIN = 0.015
 """The log ratio must also reach DEVIATIONS standard deviations among the siblings. A standard
@@ -71,7 +71,8 @@ class Siblings:
             del self._known[gone]
         if (names := tuple(judges)) != self._names:
             self._names, self._siblings = names, _spread(names)
-        if len(judges) <= SIBLINGS_MIN:
+        # With only one, neither engine can be the reference.
+        if len(judges) <= CONFIRMED:
             return
         for engine in judges:
             self._compare(self._known.setdefault(engine, _Beside()), engine, judges)
@@ -90,7 +91,7 @@ class Siblings:
             for name in self._siblings[engine]
             if (seconds := _seconds_at(judges[name].baseline.model_of(block), load)) is not None
         ]
-        if len(known) < SIBLINGS_MIN:
+        if len(known) < CONFIRMED:
             return
         ratio = log(block.step_seconds / median(known))
         share = share_of(block.seconds, beside.seconds)
@@ -114,7 +115,7 @@ class Siblings:
             for name in siblings
             if (each := self._known.get(name)) is not None and each.seconds >= LEARNT_SECONDS
         ]
-        if beside is None or beside.seconds < LEARNT_SECONDS or len(others) < SIBLINGS_MIN:
+        if beside is None or beside.seconds < LEARNT_SECONDS or len(others) < CONFIRMED:
             return None
         # A slow engine makes its siblings seem fast, so a negative median is ignored.
         beyond = beside.log_ratio - max(0.0, median(others))
@@ -140,10 +141,11 @@ class Siblings:
     ) -> Verdict | None:
         own = judges[engine].own_work
         others = [work.now for name in siblings if (work := judges[name].own_work).known]
-        if not own.known or len(others) < SIBLINGS_MIN:
+        if not own.known or len(others) < CONFIRMED:
             return None
         usual = Work(*map(median, zip(*others, strict=True)))
-        if not own.now.is_behind(usual, SIBLINGS_TIMES_MIN, WORK_RATIO_MAX):
+        # Routers spread requests unevenly.
+        if not own.now.is_behind(usual, TWICE, WORK_RATIO_MAX):
             own.behind_s = None
             return None
         own.behind_s = own.at_s if own.behind_s is None else own.behind_s
@@ -233,8 +235,6 @@ SLOW_LOG_RATIO = log(2.2)
 """A block is slow if its step time exceeds the predecessor's by this log ratio, and by SLOW_DEVIATIONS
 standard deviations. A healthy process that warms up may be twice as slow for minutes."""
 
-SLOW_SECONDS = 15.0
-"""A finding needs this many seconds of slow blocks."""
 
 NORMAL_LOG_RATIO = log(1.25)
 """A block below this log ratio is normal. Two normal blocks without a slow one between them end a
@@ -243,9 +243,6 @@ finding."""
 WARM_SECONDS = 20.0
 """A process is judged after this many seconds of work. The first requests compile kernels."""
 
-FORMER_SECONDS = 3600.0
-"""A finding begins at most this many seconds after the process started. The mix of requests changes
-with the time of day."""
 
 _PAGE = rule(PAGE, FORMER)
 
@@ -267,7 +264,7 @@ class _Life:
 
     @property
     def found(self) -> bool:
-        return self.slow_s >= SLOW_SECONDS
+        return self.slow_s >= MOMENT_SECONDS
 
     @property
     def released(self) -> bool:
@@ -292,7 +289,8 @@ class FormerLives:
                 versions = former.version, former.version_now
                 self._lives[engine] = _Life(former.models, former.ended, at_s, versions)
             elif former.models:
-                _compare(life, baseline, late=at_s - life.began_s > FORMER_SECONDS)
+                # The mix of requests changes with the time of day.
+                _compare(life, baseline, late=at_s - life.began_s > HOUR_SECONDS)
                 former.surpassed = life.found
         for gone in self._lives.keys() - judges.keys():
             del self._lives[gone]
@@ -301,7 +299,7 @@ class FormerLives:
         life = self._lives.get(verdict.engine or "")
         if life is None or verdict.state == FIRING or not life.found:
             return verdict
-        if at_s - life.compared_s > SILENCE_SECONDS:
+        if at_s - life.compared_s > MINUTE_SECONDS:
             return replace(verdict, state=UNKNOWN)
         times = exp(life.log_ratio)
         since = "as before the restart"

@@ -11,13 +11,19 @@ from typing import NamedTuple
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals.blocks import Block
+from vllm_watch.signals.scales import (
+    FEW,
+    FIVE_MINUTES_SECONDS,
+    HALF_MINUTE_SECONDS,
+    MANY,
+    MINUTE_SECONDS,
+    ODD_TIMES,
+    PART_SHARE,
+    TWICE,
+)
 from vllm_watch.signals.step_model import GRAIN
 from vllm_watch.signals.throughput import ALIKE, LEARNT_SECONDS
-from vllm_watch.signals.wander import MINUTE_SECONDS
 from vllm_watch.support.quantities import in_words
-
-SMOOTH_SECONDS = 300.0
-"""Step times are averaged over this time, so that differences between requests even out."""
 
 WORK_RATIO_MAX = 1.15
 """An engine does no more work than usual if its tokens per second are at most this many times the
@@ -32,15 +38,6 @@ USUAL_SECONDS = 4 * 3600.0
 TIMES_MIN = 3.0
 """The running requests and the step time must both be this many times their usual values. Adapters,
 grammars and images lengthen steps by up to half."""
-
-ODD_TIMES = 1.5
-"""If the running requests and the step time both reach this many times their usual values, neither
-is learnt, because a growing slowdown must not become usual. During a finding, this replaces
-PRESENT_TIMES and WORK_RATIO_MAX for the last PRESENT_SECONDS."""
-
-PRESENT_TIMES, PRESENT_SECONDS = 2.0, 30.0
-"""A finding also needs PRESENT_TIMES × the usual values in the last PRESENT_SECONDS. The long-term
-means stay high while a recovered engine drains its queue."""
 
 
 class Work(NamedTuple):
@@ -89,7 +86,7 @@ class OwnWork:
         prompted = block.prompted or 0.0
         seen = Work(block.running, block.generated, prompted, block.kv_usage, block.step_seconds)
         self.now = self.now.mixed(seen, share_of(block.seconds, self._seconds))
-        self._lately = self._lately.mixed(seen, 1.0 - exp(-block.seconds / PRESENT_SECONDS))
+        self._lately = self._lately.mixed(seen, 1.0 - exp(-block.seconds / HALF_MINUTE_SECONDS))
         self.at_s, self._seconds = block.at_s, self._seconds + block.seconds
         if not self.known:
             return
@@ -97,7 +94,7 @@ class OwnWork:
         seconds, usual = self._usual.get(rate, (0.0, self.now))
         known = seconds >= LEARNT_SECONDS
         lasts = known and self.now.is_behind(usual, TIMES_MIN, WORK_RATIO_MAX)
-        least, most = (ODD_TIMES, ODD_TIMES) if self._found else (PRESENT_TIMES, WORK_RATIO_MAX)
+        least, most = (ODD_TIMES, ODD_TIMES) if self._found else (TWICE, WORK_RATIO_MAX)
         present = lasts and self._lately.is_behind(usual, least, most)
         self._found = self._evidence(usual) if present else None
         odd = known and min(self.now.times(usual)) >= ODD_TIMES
@@ -118,17 +115,13 @@ class OwnWork:
 
 
 def share_of(seconds: float, before_s: float) -> float:
-    """Return a block's weight in a mean over SMOOTH_SECONDS."""
-    return max(1.0 - exp(-seconds / SMOOTH_SECONDS), seconds / (before_s + seconds))
+    """Return a block's weight in a mean over five minutes, in which requests even out."""
+    return max(1.0 - exp(-seconds / FIVE_MINUTES_SECONDS), seconds / (before_s + seconds))
 
 
-STUCK_MIN, STUCK_SHARE_MIN = 3.0, 0.2
-"""A finding needs this many stuck requests, and a share that exceeds the usual share by this
-much."""
-
-MINUTES, USUAL_MINUTES = 10, 60
-"""Requests must be stuck for MINUTES in a row. No healthy request waits this long for a token. The
-usual share is the median of at least MINUTES and at most USUAL_MINUTES samples."""
+USUAL_MINUTES = 60
+"""The usual share of stuck requests is the median of this many minutes. No healthy request waits for
+MANY minutes for a token."""
 
 TOKENS_MAX = 1.1
 """An engine is judged only if a step yields at most this many tokens per request. Speculative
@@ -145,7 +138,7 @@ class Stuck:
         self._sums = [0.0, 0.0, 0.0, 0.0]  # seconds, running, decoding, prefilling
         self._tokens: deque[float] = deque(maxlen=USUAL_MINUTES)  # per step and running request
         self._usual: deque[float] = deque(maxlen=USUAL_MINUTES)  # shares of stuck requests
-        self._minutes: deque[tuple[float, float]] = deque(maxlen=MINUTES)  # excess share, running
+        self._minutes: deque[tuple[float, float]] = deque(maxlen=MANY)  # excess share, running
 
     def add(self, block: Block) -> None:
         if not block.steps or block.first_token_seconds is None or block.generated <= 0.0:
@@ -169,20 +162,20 @@ class Stuck:
             return
         share = max(0.0, 1.0 - decoding - prefilling)
         beyond = share - median(self._usual) if self._usual else 0.0
-        if len(self._usual) >= MINUTES:
+        if len(self._usual) >= MANY:
             self._minutes.append((beyond, running))
-        if beyond < 0.5 * STUCK_SHARE_MIN:
+        if beyond < 0.5 * PART_SHARE:
             self._usual.append(share)
 
     def found(self) -> Evidence | None:
-        if len(self._minutes) < MINUTES:
+        if len(self._minutes) < MANY:
             return None
         share = min(beyond for beyond, _ in self._minutes)
         running = self._minutes[-1][1]
         count = share * running
-        if share < STUCK_SHARE_MIN or count < STUCK_MIN:
+        if share < PART_SHARE or count < FEW:
             return None
-        text = f"{count:.0f} of {running:.0f} running requests have got no token for {MINUTES} minutes, while others come and go"
+        text = f"{count:.0f} of {running:.0f} running requests have got no token for {MANY} minutes, while others come and go"
         return Evidence(name="requests_stuck", value=round(count), expected=0.0, text=text)
 
 
@@ -192,13 +185,6 @@ from shared host memory."""
 
 CRAWL_TOKENS_MAX = 16.0
 """A healthy step of at most this many tokens takes no longer than reading the weights."""
-
-CRAWL_SECONDS = 60.0
-"""Crawling for this many seconds is a finding."""
-
-LEFT_MIN, LEFT_SECONDS = 10.0, 300.0
-"""Clients are unserved if this many requests were aborted, and none has finished for this many
-seconds."""
 
 
 class Unserved:
@@ -231,11 +217,11 @@ class Unserved:
             self._done, self._aborted, self._at_s, self._left = done, aborted, at_s, None
         if aborted != self._last:
             self._last, self._last_s = aborted, at_s
-        if at_s - self._last_s > LEFT_SECONDS:
+        if at_s - self._last_s > FIVE_MINUTES_SECONDS:
             self._left = None
             return
         count, seconds = aborted - self._aborted, at_s - self._at_s
-        if count >= LEFT_MIN and seconds >= LEFT_SECONDS:
+        if count >= MANY and seconds >= FIVE_MINUTES_SECONDS:
             text = f"clients have aborted {count:.0f} requests in {in_words(seconds)}, and none finished"
             self._left = Evidence(name="requests_aborted", value=count, expected=0.0, text=text)
 
@@ -243,7 +229,7 @@ class Unserved:
         return self._left
 
     def crawls(self) -> Evidence | None:
-        if self._crawled_s < CRAWL_SECONDS:
+        if self._crawled_s < MINUTE_SECONDS:
             return None
         text = f"{self._step_seconds:.2f} s for a step of {self._tokens:.0f} tokens, far longer than any GPU needs to read its whole memory"
         return Evidence(name="step_seconds", value=self._step_seconds, unit="s", text=text)

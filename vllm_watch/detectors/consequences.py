@@ -7,12 +7,13 @@ from math import exp, log
 from statistics import mean
 from typing import Any, ClassVar
 
-from vllm_watch.detectors.base import FIRING, USUAL_RANK, Evidence, Verdict
+from vllm_watch.detectors.base import FIRING, Evidence, Verdict
 from vllm_watch.detectors.collapse_causes import KIND
 from vllm_watch.signals import stored
 from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.blocks import Block
-from vllm_watch.signals.wander import MINUTE_SECONDS, SMOOTH_SECONDS, Wander
+from vllm_watch.signals.scales import ALIKE, FEW, MINUTE_SECONDS, ODD_TIMES
+from vllm_watch.signals.wander import SMOOTH_SECONDS, Wander
 from vllm_watch.support.quantities import in_words
 
 OWN_PAST, SIBLINGS, FORMER = "its own past", "its siblings", "the process before"
@@ -159,11 +160,6 @@ def _lacking(rule: Rule, shift: Shift) -> Sequence[str]:
     return [text for lacking, text in lacks if lacking]
 
 
-RECOVERED_MARGIN = log(1.2)
-"""If a slowdown ended by itself, a restart is advised only for one that exceeds it by this log
-ratio."""
-
-
 LOSS_LOG_RATIO = log(1.12)
 """A ticket opens if the mean slowdown over LASTING_MINUTES reaches this log ratio, or the mean
 slowdown relative to the siblings."""
@@ -224,7 +220,7 @@ class Bar(stored.Kept):
         exceeded = comparison.sure and self.wander.exceeded(_PAGE.log_ratio)
         beyond = now >= _PAGE.log_ratio if self.reached else exceeded
         self._seconds = self._seconds + block.seconds if beyond else 0.0
-        out_of_reach = now >= self._recovered + RECOVERED_MARGIN
+        out_of_reach = now >= self._recovered + log(ALIKE)
         self.shift = Shift(OWN_PAST, now, self._seconds, harmed=harmed, curable=out_of_reach)
         self.reached = max(self.reached, fulfilled(self.shift), key=len)
 
@@ -247,11 +243,6 @@ class Bar(stored.Kept):
 
     def excuse(self) -> None:
         self._worst = 0.0
-
-
-HARM_TIMES = 1.5
-"""Users are harmed if a latency is above this many times the usual maximum, the healthy minute with
-USUAL_RANK."""
 
 
 class Harm:
@@ -281,7 +272,7 @@ class Harm:
             for worst, total in zip(self._worst, self._sums, strict=True):
                 worst.append(total / self._seconds)
                 worst.sort(reverse=True)
-                del worst[USUAL_RANK:]
+                del worst[FEW:]
         self._sums, self._seconds, self._well = [0.0, 0.0, 0.0], 0.0, True
 
     @property
@@ -290,10 +281,10 @@ class Harm:
 
     @property
     def felt(self) -> bool:
-        if len(self._worst[0]) < USUAL_RANK or not self._now:
+        if len(self._worst[0]) < FEW or not self._now:
             return True
         step, first, waiting = (
-            now > HARM_TIMES * worst[-1] for now, worst in zip(self._now, self._worst, strict=True)
+            now > ODD_TIMES * worst[-1] for now, worst in zip(self._now, self._worst, strict=True)
         )
         return step or (first and self._worst[1][-1] > 0.0) or (waiting and self.waits)
 
@@ -304,4 +295,4 @@ class Harm:
         now, worst = stored.numbers(state["now"]), [stored.numbers(each) for each in state["worst"]]
         if len(now) not in (0, len(self._worst)) or len(worst) != len(self._worst):
             raise ValueError("three measures are kept")
-        self._now, self._worst = list(now), [list(each)[:USUAL_RANK] for each in worst]
+        self._now, self._worst = list(now), [list(each)[:FEW] for each in worst]

@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 from vllm_watch.detectors.base import Evidence, View, usual
 from vllm_watch.samples.observation import Reading
 from vllm_watch.signals import stored
+from vllm_watch.signals.cpu_waits import SMOOTHING
 from vllm_watch.signals.life import fell
+from vllm_watch.signals.scales import CONFIRMED, FEW, FIVE_MINUTES_SECONDS, HALF, MINUTE_SECONDS
 from vllm_watch.support.quantities import in_words, requests
 
 ARRIVALS_MISSED_MIN = 7.0
@@ -20,30 +22,17 @@ DRAIN_SECONDS_MIN = 5.0
 """A drain is assumed after this many seconds without arrivals. Scrape timing causes shorter
 gaps."""
 
-ARRIVALS_MISSED_USUAL = 3.0
-"""Below this many missing arrivals, a server may still be in use."""
-
-AT_WORK_SECONDS = 60.0
-RATE_SECONDS = 300.0
-"""The requests in flight are averaged over AT_WORK_SECONDS, and the finish rate over
-RATE_SECONDS."""
 
 SILENCES_KEPT = 64
 """The usual time without arrivals is one of this many."""
 
-DRAINED_SHARE = 0.5
-"""In a draining server, at most this share of the usual number of requests still runs."""
 
-RUNNING_SHARE = 0.3
-"""Weight of one scrape in the usual number of running requests."""
-
-ABORTS_MIN = 2.0
 ABORTED_SHARE_MAX = 0.05
 """Several aborts between two polls show a drain, unless more than this share of the earlier
 requests was aborted. vLLM 0.18 and later abort requests when stopped with --shutdown-timeout."""
 
-GAP_SECONDS, GAP_LOOKS = 60.0, 4.0
-"""The demand is unknown if two polls are further apart than both GAP_SECONDS and GAP_LOOKS × the
+GAP_LOOKS = 4.0
+"""The demand is unknown if two polls are further apart than both a minute and GAP_LOOKS × the
 usual interval."""
 
 
@@ -120,7 +109,7 @@ class Demand(stored.Kept):
             self.aborting, self._running_usual = False, self._running
             return
         self._step_s = passed_s
-        self._lately += (1.0 - exp(-passed_s / AT_WORK_SECONDS)) * (self.in_flight - self._lately)
+        self._lately += (1.0 - exp(-passed_s / MINUTE_SECONDS)) * (self.in_flight - self._lately)
         finished, prompted = [
             None if then is None or new is None else new - then
             for then, new in zip(before[:2], now[:2], strict=True)
@@ -130,12 +119,10 @@ class Demand(stored.Kept):
         if finished is not None:
             self._average(finished, passed_s)
         self._idle(view.at_s, finished)
-        fallen = self._running <= DRAINED_SHARE * self._running_usual
+        fallen = self._running <= HALF * self._running_usual
         aborted_share = before[3] / before[0] if before[0] else 0.0
         self.aborting = (
-            aborted >= ABORTS_MIN
-            and aborted_share <= ABORTED_SHARE_MAX
-            and (fallen or not prompted)
+            aborted >= CONFIRMED and aborted_share <= ABORTED_SHARE_MAX and (fallen or not prompted)
         )
         self._silence(view.at_s, prompted, finished)
 
@@ -158,12 +145,12 @@ class Demand(stored.Kept):
 
     @property
     def _gap_s(self) -> float:
-        return max(GAP_SECONDS, GAP_LOOKS * self._usual_s)
+        return max(MINUTE_SECONDS, GAP_LOOKS * self._usual_s)
 
     def _average(self, finished: float, passed_s: float) -> None:
         if finished <= 0.0 and not self.in_flight:
             return
-        weight = exp(-passed_s / RATE_SECONDS)
+        weight = exp(-passed_s / FIVE_MINUTES_SECONDS)
         self._rate = weight * self._rate + (1.0 - weight) * finished / passed_s
         self._rate_weight = weight * self._rate_weight + (1.0 - weight)
 
@@ -181,7 +168,7 @@ class Demand(stored.Kept):
             if self.silence_s >= DRAIN_SECONDS_MIN:
                 self._silences.append(self.silence_s)
             self._admitted_s = at_s
-            self._running_usual += RUNNING_SHARE * (self._running - self._running_usual)
+            self._running_usual += SMOOTHING * (self._running - self._running_usual)
         self.silence_s = at_s - self._admitted_s
 
     @property
@@ -196,7 +183,7 @@ class Demand(stored.Kept):
     def at_work(self) -> float:
         """Return the recent requests in flight, or 0 if arrivals stopped before the server ended."""
         unseen_s = self.silence_s + self._step_s + self._blind_s
-        came = self._missed < ARRIVALS_MISSED_USUAL and unseen_s <= DRAIN_SECONDS_MIN
+        came = self._missed < FEW and unseen_s <= DRAIN_SECONDS_MIN
         return self._lately if self.known and self._rate and came and not self.aborting else 0.0
 
     @property
@@ -207,7 +194,7 @@ class Demand(stored.Kept):
             text = "it aborted new requests and finished the others before it stopped"
             return Evidence(name="aborting", value=1.0, expected=0.0, text=text)
         missed = self._missed
-        ends = self._served and self._running <= DRAINED_SHARE * self._running_usual
+        ends = self._served and self._running <= HALF * self._running_usual
         if (
             self.waiting
             or (self._running and not ends)

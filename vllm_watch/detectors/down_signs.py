@@ -9,6 +9,7 @@ from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict, View
 from vllm_watch.samples.observation import Call, Observation, ProcessState, Reading
 from vllm_watch.signals import stored
 from vllm_watch.signals.loading import START_SECONDS, lives_on
+from vllm_watch.signals.scales import DAY_SECONDS
 from vllm_watch.support.quantities import in_words
 
 KIND = "engine_down"
@@ -37,9 +38,6 @@ BUSY_FDS = 500.0
 SLOW_ANSWER_SECONDS = 0.5
 """A server that takes this long to answer is busy. An idle one answers /metrics in 30 ms."""
 
-ACCEPTED_LOOKS_MIN = 2
-"""This many accepted connections without a response show a hang. A single one may be due to a
-failing network route."""
 
 _ACCEPTED = frozenset(("read_timeout", "disconnected"))
 _UNREACHED = frozenset(("connect_timeout", "dns"))
@@ -185,10 +183,6 @@ class Health:
         return True
 
 
-EARLIER_SECONDS_MAX = 86_400.0
-"""Older observations are ignored, because target lists grow stale and addresses are reused."""
-
-
 @dataclass(slots=True)
 class Earlier(stored.Kept):
     """The last observation at this address, by an earlier run of the watcher.
@@ -218,7 +212,7 @@ class Earlier(stored.Kept):
         return "a starting server has refused connections here" if self.refuses else None
 
     def patience_s(self, since_s: float, up: str | None, usual_s: float) -> float | None:
-        if self.answered_s is None or since_s - self.answered_s > EARLIER_SECONDS_MAX:
+        if self.answered_s is None or since_s - self.answered_s > DAY_SECONDS:
             return None
         return usual_s if up else START_SECONDS
 

@@ -25,6 +25,12 @@ from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals import stored
 from vllm_watch.signals.life import AWAY_SECONDS_MAX
 from vllm_watch.signals.loading import LIVES_KEPT, START_SECONDS, Loading
+from vllm_watch.signals.scales import (
+    CONFIRMED,
+    HALF_MINUTE_SECONDS,
+    MINUTE_SECONDS,
+    TEN_MINUTES_SECONDS,
+)
 from vllm_watch.support.quantities import in_words
 
 
@@ -118,21 +124,6 @@ ABSENCE_SECONDS_MAX = 7 * 86_400.0
 
 OF_ADDRESS = ("earlier",)
 """State that is valid only for this address."""
-
-HALF_DEAD_SECONDS = 30.0
-"""A server exits at most this many seconds after its engine core has died. Until then, /metrics may
-lack the engine."""
-
-IN_FLIGHT_MIN = 2.0
-"""A crash harmed users if it cut off at least this many requests."""
-
-
-SCALING_SECONDS = 600.0
-"""Elastic scaling takes at most this many seconds. vLLM drains requests for two minutes
-(`drain_timeout`) and then moves ranks. After a failure, it returns 503 forever."""
-
-SIGN_SECONDS = 60.0
-"""A failed health check explains a crash if it is at most this many seconds old."""
 
 
 well = partial(firing, severity="page", present=False)  # at this poll, after it was found down
@@ -255,7 +246,7 @@ class Detector(stored.Kept):
         run = self._run
         if reading is not None and reading.engines:
             self._engines_s = view.at_s
-        elif view.at_s - self._engines_s < HALF_DEAD_SECONDS:
+        elif view.at_s - self._engines_s < HALF_MINUTE_SECONDS:
             reading = None
         self._earlier.answers(view.at_s, reading, refused=run is not None and run.refused > 0)
         if run is not None:
@@ -321,7 +312,7 @@ class Detector(stored.Kept):
             )
         gone = process is not None and process.alive is False
         signs, dead_s = self._gpus.evidence, self._health.failed_s
-        if dead_s is not None and view.at_s - dead_s < SIGN_SECONDS:
+        if dead_s is not None and view.at_s - dead_s < MINUTE_SECONDS:
             text = "/health reported a dead engine core, just before"
             signs = (health_failed(text), *signs)
         if run.looks < self._settings.refused_looks and not (signs or gone):
@@ -361,7 +352,7 @@ class Detector(stored.Kept):
             down_s,
             *slow_load(self._loading, view.at_s, run.began_s),
             cause="crash",
-            severity="page" if self._demand.in_flight >= IN_FLIGHT_MIN and cut_off else "ticket",
+            severity="page" if self._demand.in_flight >= CONFIRMED and cut_off else "ticket",
             summary=f"stopped {down_s / 60:.0f} min ago, apparently on purpose, and is not back",
             evidence_against=planned,
         )
@@ -376,8 +367,8 @@ class Detector(stored.Kept):
 
     def _crash(self, view: View, run: Run, signs: tuple[Evidence, ...]) -> Verdict:
         down_s, demand, settings = view.at_s - run.began_s, self._demand, self._settings
-        few = demand.in_flight < IN_FLIGHT_MIN
-        at_work = few and demand.at_work >= IN_FLIGHT_MIN
+        few = demand.in_flight < CONFIRMED
+        at_work = few and demand.at_work >= CONFIRMED
         used = demand.known and (at_work or not few)
         unused = not (used or signs or self._looping)
         run.unused = run.unused or unused
@@ -415,7 +406,9 @@ class Detector(stored.Kept):
         down_s, scaling = view.at_s - run.began_s, view.observation.scrape.scaling
         summary = f"/metrics and /health have been rejected for {in_words(down_s)}: {run.said}"
         patience_s = self._loading.patience_s(self._settings.page_after_seconds)
-        if down_s < (SCALING_SECONDS if scaling else patience_s):
+        # vLLM drains requests for two minutes (`drain_timeout`) and then moves ranks.
+        # After a failure, it returns 503 forever.
+        if down_s < (TEN_MINUTES_SECONDS if scaling else patience_s):
             return unknown(summary)
         idle = self._demand.drained is not None or self._is_idle()
         return run.found(
@@ -430,7 +423,7 @@ class Detector(stored.Kept):
         if self._answered_s is None:
             return self._still_silent(view, run)
         silent_s, settings = view.at_s - self._answered_s, self._settings
-        hang = run.silent >= down_signs.ACCEPTED_LOOKS_MIN
+        hang = run.silent >= CONFIRMED
         if run.silent:
             looks = settings.silent_looks
             seconds = settings.silent_busy_seconds if self._busy else settings.silent_seconds

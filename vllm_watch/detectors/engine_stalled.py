@@ -19,7 +19,16 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals import stored
 from vllm_watch.signals.life import AWAY_SECONDS_MAX, model_of
-from vllm_watch.signals.progress import CONNECTIONS_MIN
+from vllm_watch.signals.scales import (
+    CONFIRMED,
+    FEW,
+    HALF,
+    MANY,
+    MINUTE_SECONDS,
+    MOMENT_SECONDS,
+    ODD_TIMES,
+    TWICE,
+)
 from vllm_watch.signals.state import operation, waits_for_kv
 from vllm_watch.story.engine_stalled import STORY
 from vllm_watch.support.quantities import in_words, requests
@@ -99,31 +108,13 @@ NEEDS = Needs(
 
 STATE_VERSION = 3
 
-NOTICE_FACTOR = 1.5
-"""A stall is reported after this many times the usual pause."""
-
-ADVISE_FACTOR = 2.0
-"""A restart is advised after this many times the longest survived pause."""
-
-PAGE_SECONDS = 15.0
-"""A hang pages after this many seconds. Stops of 9 to 14 s end by themselves."""
 
 FDS_GROWN_UNSEEN_MIN = 8.0
 """If only new connections show demand, this many are needed. Idle proxies open a few spare ones."""
 
-FINISHES_MISSED_MIN = 10.0
-"""An engine hangs if this many requests should have finished at the usual rate, but none did.
-Chance causes this with a probability of e^-10."""
-
-FDS_SHARE_MISSED_MIN = 0.5
-"""Requests still arrive if there are this many new connections for each request that is overdue at
-the usual rate."""
-
-FDS_RISES_MISSED_MIN = 2
-"""This many polls must show new connections. Requests then arrived one after the other."""
 
 FDS_RISES_UNSEEN_MIN = 4
-"""Replaces FDS_RISES_MISSED_MIN if too few requests are overdue to prove a hang. An idle client's
+"""Replaces CONFIRMED if too few requests are overdue to prove a hang. An idle client's
 pool opens all its connections at once."""
 
 
@@ -250,9 +241,7 @@ class Detector:
             if finding is None and waited_for and served_s >= self._settings.notice_unseen_seconds:
                 finding = ("idle_wedged", served_s)
             # Clients that give up one by one suggest a hang. A failed canary must confirm it.
-            if finding is None and engine.unserved >= max(
-                CONNECTIONS_MIN, 2.0 * engine.unserved_idle
-            ):
+            if finding is None and engine.unserved >= max(FEW, 2.0 * engine.unserved_idle):
                 finding, believed = ("hang", view.at_s - progress.life_s), False
         if finding is not None:
             if engine.told_s is None:
@@ -293,9 +282,9 @@ class Detector:
             return settings.notice_young_seconds
         if case.sample.iteration_tokens is None or progress.waking:
             return settings.notice_coarse_seconds
-        usual_s = min(NOTICE_FACTOR * usual(engine.habits.usual), settings.notice_seconds_max)
+        usual_s = min(ODD_TIMES * usual(engine.habits.usual), settings.notice_seconds_max)
         notice_s = max(settings.notice_seconds, usual_s)
-        grown = engine.fds_grown >= CONNECTIONS_MIN
+        grown = engine.fds_grown >= FEW
         second = case.alone and (grown or stall_witnesses.gpus_idle(view))
         if progress.work <= 1 and not second:
             return max(notice_s, settings.notice_one_request_seconds)
@@ -303,13 +292,15 @@ class Detector:
 
     def _unseen(self, case: Case) -> tuple[str, float] | None:
         engine, at_s = case.engine, case.view.at_s
-        if engine.unseen_s is None or engine.fds_rises < FDS_RISES_MISSED_MIN:
+        if engine.unseen_s is None or engine.fds_rises < CONFIRMED:
             return None
         if engine.fds_grown < max(FDS_GROWN_UNSEEN_MIN, 2.0 * engine.fds_idle):
             return None
         unseen_s, still_s = at_s - engine.unseen_s, at_s - case.progress.life_s
         missed = engine.finish_rate * still_s
-        if missed >= FINISHES_MISSED_MIN and engine.fds_grown >= FDS_SHARE_MISSED_MIN * missed:
+        # Requests still arrive if there are this many new connections for each overdue
+        # request.
+        if missed >= MANY and engine.fds_grown >= HALF * missed:
             return "hang", still_s
         if engine.fds_rises < FDS_RISES_UNSEEN_MIN:
             return None
@@ -336,13 +327,13 @@ class Detector:
         settings, engine, progress = self._settings, case.engine, case.progress
         name, around = case.sample.engine, case.view.around
         survived_s = max(engine.habits.survived, default=0.0)
-        limit_s = min(ADVISE_FACTOR * survived_s, settings.advise_seconds_max)
+        limit_s = min(TWICE * survived_s, settings.advise_seconds_max)
         limit_s = max(settings.advise_seconds, limit_s)
         # Unless a canary failed, the clients may be gone, or the peers out of reach.
         left = progress.doubtful and self._unseen(case) is None
         unsure = cause == "idle_wedged" or left or not believed
         harms = (cause != OPERATION or progress.work) and (believed or engine.fds is None)
-        harms = harms and (cause != "hang" or still_s >= PAGE_SECONDS)
+        harms = harms and (cause != "hang" or still_s >= MOMENT_SECONDS)
         helps = cause in _RESTART_CURES and (engine.canary_failures > 0 or not unsure)
         helps = helps and not self._gpus.needs_hands
         core = engine.core or (around.core if len(case.view.signals.engines) == 1 else None)
@@ -408,9 +399,6 @@ STOPPED_OF_SEVERAL_SECONDS = 5.0
 """Replaces STOPPED_SECONDS if other targets step together with this one. Their stalls are reported
 after eight seconds."""
 
-IN_USE_SECONDS = 60.0
-"""Users wait for a stopped rank if its last progress was at most this many seconds before the
-stop."""
 
 _VICTIMS = ("hang", "admission_deadlock")
 
@@ -461,7 +449,7 @@ class Ranks:
         # Gauges keep their last values, so an engine stopped between requests seems idle.
         signals = view.signals.engines[verdict.engine or ""]
         served_t = signals.last_progress_timestamp_seconds
-        used = served_t is not None and view.observation.t - served_t <= lasted_s + IN_USE_SECONDS
+        used = served_t is not None and view.observation.t - served_t <= lasted_s + MINUTE_SECONDS
         return replace(
             verdict, state=FIRING, cause=STOPPED, severity="page" if waited or used else "ticket",
             present=True, summary=f"Engine {verdict.engine}: {text}", since_seconds=lasted_s, measure=lasted_s,

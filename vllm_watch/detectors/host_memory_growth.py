@@ -16,6 +16,8 @@ from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict,
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals import stored
+from vllm_watch.signals.scales import FEW, MINUTE_SECONDS, MOST_SHARE
+from vllm_watch.signals.throughput import LEARNT_SECONDS
 
 KIND = "host_memory_growth"
 
@@ -75,22 +77,9 @@ class Settings(Base):
     GiB. A process above half of this is assumed to have room to double."""
 
 
-BIN_SECONDS = 60.0
-"""Each bin covers this many seconds, and keeps the minimum of memory. Temporary memory of requests
-is not growth."""
-
-BINS_SHARE_MIN = 0.8
-"""Polls must fill this share of the window's bins."""
-
 BYTES_PER_CONNECTION = 128 * 1024.0
 """This much growth per additional connection is not a leak. A server with 2,000 waiting clients
 held 45 to 60 KiB for each."""
-
-EDGE_BINS = 3
-"""The memory at the start and end of a period is the median of this many bins."""
-
-YOUNG_SECONDS = 600.0
-"""Servers younger than this are not judged, because they still allocate permanent memory."""
 
 
 class _Minute(NamedTuple):
@@ -117,7 +106,9 @@ class Detector(stored.Kept):
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._minutes: deque[_Minute] = deque(maxlen=int(settings.window_seconds / BIN_SECONDS) + 1)
+        self._minutes: deque[_Minute] = deque(
+            maxlen=int(settings.window_seconds / MINUTE_SECONDS) + 1
+        )
         self._least: _Minute | None = None
         self._started: float | None = None
         self._first: _Minute | None = None
@@ -148,7 +139,8 @@ class Detector(stored.Kept):
         asked = [each.mm_cache_queries for each in reading.engines]
         known = [count for count in asked if count is not None]
         self._media = any(count > 0 for count in known) if known else None
-        if self._started is None or view.observation.t - self._started >= YOUNG_SECONDS:
+        # A young server still allocates permanent memory.
+        if self._started is None or view.observation.t - self._started >= LEARNT_SECONDS:
             self._resident = server.process_resident_memory_bytes
             self._take(view.at_s, self._resident, server.process_open_fds or 0.0)
         return (self._verdict,)
@@ -172,7 +164,7 @@ class Detector(stored.Kept):
         self._least, self._verdict = None, verdict
 
     def _take(self, at_s: float, value: float, fds: float) -> None:
-        number = int(at_s // BIN_SECONDS)
+        number = int(at_s // MINUTE_SECONDS)
         least = self._least
         self._fds_most = max(self._fds_most, fds)
         if least is None or least.number != number:
@@ -185,14 +177,11 @@ class Detector(stored.Kept):
             self._least = _Minute(number, min(value, least.bytes), max(fds, least.fds))
 
     def _judge(self) -> None:
-        whole = int(self._settings.window_seconds / BIN_SECONDS)
+        whole = int(self._settings.window_seconds / MINUTE_SECONDS)
         last = self._minutes[-1].number
         while self._minutes[0].number < last - whole:
             self._minutes.popleft()
-        if (
-            len(self._minutes) < BINS_SHARE_MIN * whole
-            or last - self._minutes[0].number < whole - 1
-        ):
+        if len(self._minutes) < MOST_SHARE * whole or last - self._minutes[0].number < whole - 1:
             return
         growths = _growths(list(self._minutes), whole / 3.0)
         grown = sum(growths)
@@ -280,13 +269,13 @@ def _time_left(left_s: float, settings: Settings, text: str) -> Evidence:
 
 
 def _growths(minutes: Sequence[_Minute], third: float) -> list[float]:
-    last = len(minutes) - EDGE_BINS
+    last = len(minutes) - FEW
     begins = (0, last // 3, 2 * last // 3, last)
     most = list(accumulate((each.fds for each in minutes), max))
-    edges = [minutes[i : i + EDGE_BINS] for i in begins]
+    edges = [minutes[i : i + FEW] for i in begins]
     at = [median(each.number for each in edge) for edge in edges]
     size = [median(each.bytes for each in edge) for edge in edges]
-    fds = [median(most[i : i + EDGE_BINS]) for i in begins]
+    fds = [median(most[i : i + FEW]) for i in begins]
     return [
         (size[i + 1] - size[i] - BYTES_PER_CONNECTION * (fds[i + 1] - fds[i]))
         / max(1.0, at[i + 1] - at[i])

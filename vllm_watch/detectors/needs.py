@@ -13,17 +13,12 @@ from vllm_watch.detectors.base import CLEAR, UNKNOWN, Verdict
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading
 from vllm_watch.signals.records import Sight
+from vllm_watch.signals.scales import FIVE_MINUTES_SECONDS, HOUR_SECONDS
 from vllm_watch.support import plugins
 
 LOOKS_MIN = 6
 """An input is missing if this many polls in a row lack it. A server's first answers may lack
 series."""
-
-HEALTH_SECONDS = 300.0
-"""A result of /health stays valid for this long. /health may be polled less often than /metrics."""
-
-CANARY_SECONDS = 3600.0
-"""A canary's result stays valid for this long. Only idle engines get canaries, and most engines are idle once an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +68,9 @@ _OF_SERVER: dict[str, Input] = {
     "process_start": Input("process_start_time_seconds", _PROCESS, attrgetter("server.process_start_time")),
 }  # fmt: skip
 _OF_LOOK: dict[str, Input] = {
-    "health": Input("answer of /health", "let the watcher reach it", attrgetter("health"), HEALTH_SECONDS),
+    "health": Input("answer of /health", "let the watcher reach it", attrgetter("health"), FIVE_MINUTES_SECONDS),
     "gpus": Input("view of the GPUs", "run vllm-watch on the engine's own host, with its driver visible", lambda seen: seen.gpus or None),
-    "canary": Input("canary so far", "canaries go only to idle engines; if this one was idle, set `canary.enabled: true` or read the log", attrgetter("canary"), CANARY_SECONDS),
+    "canary": Input("canary so far", "canaries go only to idle engines; if this one was idle, set `canary.enabled: true` or read the log", attrgetter("canary"), HOUR_SECONDS),
 }  # fmt: skip
 INPUTS = {**_OF_ENGINE, **_OF_SERVER, **_OF_LOOK}
 

@@ -9,21 +9,16 @@ from pydantic import Field
 
 from vllm_watch.detectors.api_server import ApiServer
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
-from vllm_watch.detectors.collapse_causes import (
-    UNREAD_SHARE,
-    Cause,
-    Finished,
-    awaited_share,
-    waits_for_peer,
-)
+from vllm_watch.detectors.collapse_causes import Cause, Finished, awaited_share, waits_for_peer
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.detectors.per_engine import EngineLook, PerEngine
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals import capacity, stored
-from vllm_watch.signals.baseline import ALARM_KEPT_SECONDS, STARVED_RUNNING, STARVED_USAGE_MIN
+from vllm_watch.signals.baseline import STARVED_RUNNING, STARVED_USAGE_MIN
 from vllm_watch.signals.blocks import Block, Blocks, began_anew
-from vllm_watch.signals.throughput import LEARNT_SECONDS, MEMORY_SECONDS, Mean
+from vllm_watch.signals.scales import FEW, HALF, HOUR_SECONDS, MINUTE_SECONDS, TEN_MINUTES_SECONDS
+from vllm_watch.signals.throughput import LEARNT_SECONDS, Mean
 from vllm_watch.support.quantities import in_words, requests
 
 DEMAND, DEFERRED, SMALL_CACHE, PAUSED = "demand", "deferred", "small_cache", "paused"
@@ -79,7 +74,7 @@ class Queue:
 def of_queue(queue: Queue) -> Cause:
     """Return the cause of a lasting queue."""
     most = 0.5 * queue.waiting
-    if queue.awaiting and (queue.awaiting >= most or queue.awaited >= UNREAD_SHARE * queue.usage):
+    if queue.awaiting and (queue.awaiting >= most or queue.awaited >= HALF * queue.usage):
         return waits_for_peer(queue.awaiting, queue.usage)
     if queue.deferred is not None and queue.deferred >= most:
         return deferred(queue.deferred)
@@ -111,25 +106,15 @@ NEEDS = Needs(
     ),
 )  # fmt: skip
 
-RATE_SECONDS = 60.0
-"""The recent rate of finished requests is averaged over this many seconds, the usual rate over
-MEMORY_SECONDS."""
-
-STANDS_SECONDS, SHRINKS_SECONDS = 60.0, 600.0
-"""A shrinking queue is a finding if it has lasted STANDS_SECONDS, and will need at least
-SHRINKS_SECONDS to drain."""
 
 DRAIN_SHARE = 0.3
 """The incident ends when a new request waits less than this share of `delay_seconds`."""
 
 
-DEFERRED_SECONDS, DEFERRED_MIN, DEFERRED_TIMES = 120.0, 3.0, 4.0
+DEFERRED_SECONDS, DEFERRED_TIMES = 120.0, 4.0
 """Deferred requests wait, e.g. for a grammar. They are stuck if their number stays above
-DEFERRED_MIN and above DEFERRED_TIMES × the usual number for DEFERRED_SECONDS. Compiling takes
+FEW and above DEFERRED_TIMES × the usual number for DEFERRED_SECONDS. Compiling takes
 seconds."""
-
-PAUSED_SECONDS = 600.0
-"""A longer pause is a finding. Weight updates take minutes."""
 
 
 class Settings(Base):
@@ -164,12 +149,12 @@ class EngineJudge(stored.Kept):
         self._cache_tokens: float | None = None
         self._former_tokens: float | None = None
         self._lately = Finished()
-        self._tokens = Mean(MEMORY_SECONDS)
+        self._tokens = Mean(HOUR_SECONDS)
         self._deferred: deque[tuple[float, float]] = deque()
-        self._deferred_usual = Mean(MEMORY_SECONDS)
+        self._deferred_usual = Mean(HOUR_SECONDS)
         self._paused_s: float | None = None
-        self._finished = Mean(RATE_SECONDS)
-        self._usual = Mean(MEMORY_SECONDS)
+        self._finished = Mean(MINUTE_SECONDS)
+        self._usual = Mean(HOUR_SECONDS)
         self._since_s: float | None = None
         self._since_waiting = 0.0
         self._fired = False
@@ -207,7 +192,8 @@ class EngineJudge(stored.Kept):
         if self._paused_s is None:
             self._paused_s = look.at_s
         seconds = look.at_s - self._paused_s
-        if seconds < PAUSED_SECONDS:
+        # Weight updates take minutes.
+        if seconds < TEN_MINUTES_SECONDS:
             return None
         text = f"paused through /pause for {seconds / 60:.0f} min with {requests(count)} in hand"
         said = Evidence(name="seconds_paused", value=round(seconds), unit="s", text=text)
@@ -236,7 +222,7 @@ class EngineJudge(stored.Kept):
         ):
             return None
         floor = min(count for _, count in self._deferred)
-        return floor if floor >= max(DEFERRED_MIN, DEFERRED_TIMES * usual.value) else None
+        return floor if floor >= max(FEW, DEFERRED_TIMES * usual.value) else None
 
     def export_state(self) -> dict[str, Any]:
         means = {"finished": self._finished.export_state(), "usual": self._usual.export_state()}
@@ -247,7 +233,7 @@ class EngineJudge(stored.Kept):
         self._usual.restore(state["usual"], away_seconds)
         super().restore(state)
         self._fired = stored.flag(state["firing"])
-        if away_seconds > ALARM_KEPT_SECONDS:
+        if away_seconds > MINUTE_SECONDS:
             self._since_s, self._fired = None, False
 
     def _judge(self, block: Block) -> Verdict:
@@ -280,7 +266,7 @@ class EngineJudge(stored.Kept):
         shrunk = self._since_waiting - waiting
         if shrunk <= 0.0:
             return True
-        return held_s >= STANDS_SECONDS and waiting * held_s / shrunk >= SHRINKS_SECONDS
+        return held_s >= MINUTE_SECONDS and waiting * held_s / shrunk >= TEN_MINUTES_SECONDS
 
     def _delay(self, block: Block) -> float | None:
         if not block.waiting:
@@ -288,7 +274,7 @@ class EngineJudge(stored.Kept):
         else:
             rate = max(self._finished.value, self._usual.value)
             weight = max(self._finished.weight, self._usual.weight)
-            known = weight >= RATE_SECONDS and rate > 0.0
+            known = weight >= MINUTE_SECONDS and rate > 0.0
             delay = block.waiting / rate if known else None
         if block.finished is not None:
             self._finished.add(block.finished / block.seconds, block.seconds)

@@ -10,6 +10,7 @@ from vllm_watch.samples.observation import EngineCpu, ServerSample
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.life import Life, life_of
+from vllm_watch.signals.scales import DAYTIME_SECONDS
 
 
 @record
@@ -36,10 +37,6 @@ class Judge(Protocol):
 J = TypeVar("J", bound=Judge)
 
 STATE_VERSION = 2
-
-KEPT_SECONDS = 6 * 3600.0
-"""Learnt values older than this are forgotten, because requests differ by time of day. Learnt state is
-discarded if no watcher ran for longer."""
 
 
 class PerEngine(Generic[J]):
@@ -79,7 +76,7 @@ class PerEngine(Generic[J]):
             return judge
         away_s = max(0.0, view.at_s - self._kept_at_s)
         life = life_of(sample, server)
-        if away_s <= KEPT_SECONDS and Life.restore(state["life"]).goes_on_as(life, away_s):
+        if away_s <= DAYTIME_SECONDS and Life.restore(state["life"]).goes_on_as(life, away_s):
             judge.restore(state["judge"], away_s)
         return judge
 

@@ -9,25 +9,20 @@ from typing import ClassVar, NamedTuple
 from vllm_watch.samples.engine import EngineSample, Histogram, Labelled
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
+from vllm_watch.signals.scales import (
+    FEW,
+    FIVE_MINUTES_SECONDS,
+    HALF,
+    HALF_MINUTE_SECONDS,
+    HOUR_SECONDS,
+    MANY,
+    MOMENT_SECONDS,
+    NEARLY_ALL,
+    PART_SHARE,
+    TWICE,
+)
 from vllm_watch.signals.throughput import LEARNT_SECONDS
 from vllm_watch.signals.totals import Numbers
-
-WINDOW_SECONDS = 30.0
-"""Failures are counted over at least this many seconds. The window grows until enough requests have
-ended."""
-
-ENDS_MIN = 10.0
-"""The window needs this many ended requests."""
-
-RUN_MIN = 3.0
-"""This many ended requests suffice if all of them failed."""
-
-WINDOW_SECONDS_MAX = 300.0
-"""The window covers at most this many seconds. If no request ends for longer, the clients have
-stopped."""
-
-PRESENT_SECONDS = 15.0
-"""After this many seconds without a failure, a served request shows recovery."""
 
 SERVER_ERROR = "5xx"
 
@@ -147,10 +142,12 @@ class Failures:
 
     def _trimmed(self, at_s: float, now: Ends) -> Ends:
         looks, window = self._looks, None
-        while looks[1][0] <= at_s - WINDOW_SECONDS:
+        while looks[1][0] <= at_s - HALF_MINUTE_SECONDS:
             rest = now.since(looks[1][1])
-            enough = rest.ended >= (ENDS_MIN if rest.done else RUN_MIN)
-            if not enough and looks[1][0] > at_s - WINDOW_SECONDS_MAX:
+            # Few ended requests suffice if all of them failed.
+            enough = rest.ended >= (MANY if rest.done else FEW)
+            # If no request ends for longer, the clients have stopped.
+            if not enough and looks[1][0] > at_s - FIVE_MINUTES_SECONDS:
                 break
             looks.popleft()
             window = rest
@@ -180,12 +177,12 @@ class Failures:
         if self.began_s is None:
             return True
         ago_s = at_s - self._until_s
-        return ago_s > WINDOW_SECONDS_MAX or (
-            ago_s > WINDOW_SECONDS and self._last_end_s > self._until_s
+        return ago_s > FIVE_MINUTES_SECONDS or (
+            ago_s > HALF_MINUTE_SECONDS and self._last_end_s > self._until_s
         )
 
     def present(self, at_s: float) -> bool:
-        return at_s - self._until_s <= PRESENT_SECONDS or self._last_end_s <= self._until_s
+        return at_s - self._until_s <= MOMENT_SECONDS or self._last_end_s <= self._until_s
 
     @property
     def lasted_s(self) -> float:
@@ -232,8 +229,6 @@ def _ones(bounds: Numbers, counts: Numbers) -> float:
 
 EMPTY, TRUNCATED, ENDLESS = "empty_answers", "truncated_answers", "endless_answers"
 
-ALL_RATIO, STILL_RATIO = 0.9, 0.5
-"""A finding begins at the first share of affected answers, and ends below the second."""
 
 SURE = 14.0
 """A finding needs this log likelihood ratio. On a busy engine, chance exceeds it about once a
@@ -246,14 +241,8 @@ PAST_HALF_SECONDS = 3 * 3600.0
 """Half-life of an answer's weight in the reference. It is long, so that a fault does not become
 usual."""
 
-ALIKE_FACTOR = 2.0
-"""Two values are similar if neither exceeds this many times the other."""
 
-ADOPT_SECONDS = 3600.0
-"""A finding that does not page becomes the new reference after this many seconds."""
-
-
-PRIOR_ANSWERS, PRIOR_RATIO = 5.0, 0.2
+PRIOR_ANSWERS = 5.0
 """The usual share of affected answers starts as if one of five earlier answers had been
 affected."""
 
@@ -293,10 +282,10 @@ class Answers(stored.Kept):
         self._at_s, self._found = at_s, None
         for cause in (EMPTY,) if window.stop >= window.length else (TRUNCATED, ENDLESS):
             goes_on = before is not None and before.cause == cause
-            usual = (_count(cause, self._past) + PRIOR_ANSWERS * PRIOR_RATIO) / (self._past.done + PRIOR_ANSWERS)  # fmt: skip
+            usual = (_count(cause, self._past) + PRIOR_ANSWERS * PART_SHARE) / (self._past.done + PRIOR_ANSWERS)  # fmt: skip
             count, done = _count(cause, window), window.done
             sure = done and done * _divergence(count / done, usual) >= SURE
-            if not sure or count < (STILL_RATIO if goes_on else ALL_RATIO) * done:
+            if not sure or count < (HALF if goes_on else NEARLY_ALL) * done:
                 continue
             self._strange = Ends(*map(add, self._strange, newest)) if goes_on else window
             self._strange_s = self._strange_s + seconds if goes_on else window_s
@@ -305,12 +294,12 @@ class Answers(stored.Kept):
                 self._found = Finding(
                     cause=cause, severity=severity, count=count, of=done, usual=usual,
                     since_s=before.since_s if before is not None and goes_on else at_s,
-                    present=_count(cause, newest) >= STILL_RATIO * newest.done,
+                    present=_count(cause, newest) >= HALF * newest.done,
                 )  # fmt: skip
                 break
         if self._found is None:
             self._learn(newest, seconds)
-        elif self._found.severity == "ticket" and at_s - self._found.since_s >= ADOPT_SECONDS:
+        elif self._found.severity == "ticket" and at_s - self._found.since_s >= HOUR_SECONDS:
             self._past, self._seconds = window, 0.0
         return self._found
 
@@ -325,7 +314,7 @@ class Answers(stored.Kept):
 
     def _severity(self, cause: str, now: Ends) -> str | None:
         past = self._past
-        if cause != ENDLESS and now.asked >= ALL_RATIO * now.done:
+        if cause != ENDLESS and now.asked >= NEARLY_ALL * now.done:
             return "page"
         if cause == EMPTY and now.tokens < now.short:  # clients cannot ask for zero tokens
             return "page"
@@ -344,7 +333,7 @@ class Answers(stored.Kept):
     def _in_place_of_others(self, cause: str, now: Ends) -> str | None:
         usual = _count(cause, self._past) / self._seconds
         is_now = _count(cause, now) / self._strange_s
-        if is_now < ALIKE_FACTOR * usual:
+        if is_now < TWICE * usual:
             return None
         missing = self._past.done / self._seconds - usual - (now.done / self._strange_s - is_now)
         return "page" if _alike(is_now - usual, 1.0, missing, 1.0) else "ticket"
@@ -362,7 +351,7 @@ def _mean(total: float, count: float) -> float:
 
 def _alike(total: float, count: float, past_total: float, past_count: float) -> bool:
     one, other = _mean(total, count), _mean(past_total, past_count)
-    return 0.0 < max(one, other) <= ALIKE_FACTOR * min(one, other)
+    return 0.0 < max(one, other) <= TWICE * min(one, other)
 
 
 def _divergence(share: float, usual: float) -> float:

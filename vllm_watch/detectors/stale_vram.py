@@ -13,6 +13,7 @@ from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals.holders import records
 from vllm_watch.signals.holders.records import GpuHolders, Holder, Judged, Limits
+from vllm_watch.signals.scales import HALF, SHOWN_MAX
 from vllm_watch.story.stale_vram import STORY
 from vllm_watch.support.quantities import seconds, size
 
@@ -20,10 +21,6 @@ KIND = "stale_vram"
 NEEDS = Needs(must=(Need(("gpus",), "no holder of GPU memory is seen"),))
 
 _LIMITS = Limits()
-
-KEPT_SHARE_MIN = 0.5
-"""A sleeping engine may hold at most this share of its usual memory. Sleeping engines hold either
-everything or less than a tenth. An engine never seen awake may hold this share of the whole GPU."""
 
 
 class Settings(Base):
@@ -117,7 +114,9 @@ class HostDetector:
                 self._asleep_since_s.pop(uuid, None)
                 continue
             usual = most or each.gpu.memory_total_bytes or 0
-            if not usual or held <= KEPT_SHARE_MIN * usual:
+            # Sleeping engines hold either everything or less than a tenth. An engine
+            # never seen awake may hold half of the whole GPU.
+            if not usual or held <= HALF * usual:
                 self._asleep_since_s.pop(uuid, None)
                 continue
             since_s = self._asleep_since_s.setdefault(uuid, view.at_s)
@@ -141,7 +140,7 @@ class HostDetector:
             cause=reason,
             severity="ticket",
             summary=f"{who}{others}{_hurts(view, gpu.gpu.uuid)}",
-            evidence_for=tuple(map(_evidence, found[:EVIDENCE_MAX])),
+            evidence_for=tuple(map(_evidence, found[:SHOWN_MAX])),
             concerns=tuple(dict.fromkeys(hit)),
         )
 
@@ -156,10 +155,6 @@ def _hurts(view: HostView, uuid: str) -> str:
         return f", which {', '.join(up)} {'uses' if len(up) == 1 else 'use'}"
     names = ", ".join(each.name for each in using)  # a stale process may belong to a dead server
     return f", which {names} used when last scraped" if using else ""
-
-
-EVIDENCE_MAX = 8
-"""An incident lists at most this many holders."""
 
 
 def _bytes(one: _Found) -> int:

@@ -8,13 +8,10 @@ from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.record import short_record
 from vllm_watch.signals import state, stored
-from vllm_watch.signals.progress import CONNECTIONS_MIN, Progress
+from vllm_watch.signals.progress import Progress
+from vllm_watch.signals.scales import FEW, PAST_KEPT
 from vllm_watch.story.base import ADVISED_AFTER
 from vllm_watch.support.quantities import in_words, requests
-
-PAUSES_KEPT = 16
-"""At most this many survived pauses are kept. The longest delays a restart, and the usual one
-delays a report."""
 
 HABIT_SECONDS_MAX = 20.0
 """A reported stall is learnt as a usual pause if it lasted at most this many seconds. An engine
@@ -29,14 +26,14 @@ GPU_IDLE_RATIO = 0.05
 
 
 def _last() -> deque[float]:
-    return deque(maxlen=PAUSES_KEPT)
+    return deque(maxlen=PAST_KEPT)
 
 
 @dataclass(slots=True)
 class Habits(stored.Kept):
     """Durations of survived pauses."""
 
-    KEPT: ClassVar[stored.Fields] = dict.fromkeys(("usual", "survived"), stored.last(PAUSES_KEPT))
+    KEPT: ClassVar[stored.Fields] = dict.fromkeys(("usual", "survived"), stored.last(PAST_KEPT))
 
     usual: deque[float] = field(default_factory=_last)  # without long stalls that were reported
     survived: deque[float] = field(default_factory=_last)
@@ -120,7 +117,7 @@ class Engine(stored.Kept):
             self.asked_s, self.unserved = None, self.unserved + (lasted_s >= long_s)
         elif self.asked_s is None:
             self.asked_s = view.at_s
-        if self.fds_grown < CONNECTIONS_MIN:
+        if self.fds_grown < FEW:
             self.unseen_s = None
         elif self.unseen_s is None:
             self.unseen_s = view.at_s
@@ -179,7 +176,7 @@ def gpus_idle(view: View) -> bool:
 def witnesses(case: Case) -> list[tuple[bool, Evidence]]:
     """Return each piece of evidence, paired with True if it supports a hang."""
     view, engine, progress, found = case.view, case.engine, case.progress, []
-    if engine.fds_grown >= CONNECTIONS_MIN:
+    if engine.fds_grown >= FEW:
         text = f"{engine.fds_grown:.0f} more connections than when the steps stopped: more requests, which vLLM does not count as waiting"
         found.append((True, Evidence(name="open_fds_grown", value=engine.fds_grown, expected=0.0, text=text)))  # fmt: skip
     if engine.unserved:

@@ -13,6 +13,13 @@ from vllm_watch.detectors.collapse_engine import EngineJudge
 from vllm_watch.detectors.collapse_others import FormerLives, Siblings
 from vllm_watch.detectors.per_engine import PerEngine
 from vllm_watch.settings.base import Settings as Base
+from vllm_watch.signals.scales import (
+    DAYTIME_SECONDS,
+    FIVE_MINUTES_SECONDS,
+    HALF,
+    HOUR_SECONDS,
+    PART_SHARE,
+)
 
 NEEDS = collapse_causes.NEEDS
 
@@ -22,23 +29,6 @@ class Settings(Base):
 
 
 SPEC_ACCEPTANCE = "spec_acceptance"
-
-LEARN_SECONDS = 300.0
-"""The usual share of accepted drafts is known after this many seconds of drafting."""
-
-HALF_LIFE_SECONDS = 3600.0
-"""Half-life of a sample's weight in the usual share."""
-
-FALLEN = 0.5
-"""A share is low below this fraction of the usual share. Other mixes of requests lowered it by at
-most a third. It is a finding after PASSES_SECONDS or, if the engine is also slow, at once."""
-
-USUAL_MIN = 0.2
-"""An engine is judged only if its usual share is at least this. If drafts are rarely accepted,
-little can be lost."""
-
-ACCEPTED_SECONDS = 6 * 3600.0
-"""A low share becomes the usual one after this many seconds."""
 
 
 @dataclass(slots=True)
@@ -54,13 +44,16 @@ class Acceptance:
         passed_s, self.last_s = at_s - (at_s if self.last_s is None else self.last_s), at_s
         if share is None:
             return None
-        low = self.learnt_s >= LEARN_SECONDS and share < FALLEN * self.usual >= FALLEN * USUAL_MIN
+        # Other mixes of requests lowered the share by at most a third.
+        low = (
+            self.learnt_s >= FIVE_MINUTES_SECONDS and share < HALF * self.usual >= HALF * PART_SHARE
+        )
         if not low:
             self._learn(passed_s, share)
             return None
         if self.low_since_s is None:
             self.low_since_s = at_s
-        if at_s - self.low_since_s > ACCEPTED_SECONDS:
+        if at_s - self.low_since_s > DAYTIME_SECONDS:
             self.usual, self.learnt_s, self.low_since_s = 0.0, 0.0, None
             return None
         return Evidence(
@@ -71,9 +64,7 @@ class Acceptance:
     def _learn(self, passed_s: float, share: float) -> None:
         self.low_since_s, self.learnt_s = None, self.learnt_s + passed_s
         of_all = passed_s / self.learnt_s if self.learnt_s else 1.0
-        self.usual += (share - self.usual) * max(
-            of_all, 1.0 - 0.5 ** (passed_s / HALF_LIFE_SECONDS)
-        )
+        self.usual += (share - self.usual) * max(of_all, 1.0 - 0.5 ** (passed_s / HOUR_SECONDS))
 
 
 class Acceptances:

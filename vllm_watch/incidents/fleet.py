@@ -19,13 +19,16 @@ from vllm_watch.incidents.incident import Incident, IncidentEvent, ended, identi
 from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.target import WATCHER
 from vllm_watch.signals import stored
+from vllm_watch.signals.scales import (
+    HALF_MINUTE_SECONDS,
+    MINUTE_SECONDS,
+    SHOWN_MAX,
+    TEN_MINUTES_SECONDS,
+)
 
 LATE_SECONDS = 2.0
 """A poll that starts at least this many seconds late shows a delayed watcher. Most polls start
 within milliseconds."""
-
-NAMES_SHOWN = 8
-"""A text names at most this many targets or hosts."""
 
 
 @dataclass(slots=True)
@@ -93,7 +96,7 @@ def _evidence_for(
     members: Mapping[str, Target], known: int, how: str, late_s: float
 ) -> tuple[Evidence, ...]:
     hosts = sorted({each.host for each in members.values() if each.host})
-    shown = ", ".join(list(members)[:NAMES_SHOWN]) + (", …" if len(members) > NAMES_SHOWN else "")
+    shown = ", ".join(list(members)[:SHOWN_MAX]) + (", …" if len(members) > SHOWN_MAX else "")
     where = f"they are on {len(hosts)} hosts, which share only the network to them"
     if len(hosts) == 1:
         where = f"all of them are on {hosts[0]}: it may be that host, or the network to it"
@@ -122,7 +125,7 @@ def _evidence_against(members: Sequence[Target], others: Sequence[Target]) -> tu
         same = sorted({each.host for each in members} & {each.host for each in others})
         text = f"{len(others)} targets still answer"
         if same:
-            text += f", some of them on the same hosts ({', '.join(same[:NAMES_SHOWN])})"
+            text += f", some of them on the same hosts ({', '.join(same[:SHOWN_MAX])})"
         found.append(
             Evidence(name="targets_answering", value=float(len(others)), expected=0.0, text=text)
         )
@@ -133,16 +136,6 @@ KIND, CAUSE = "engine_down", "unreachable"
 
 STATE_VERSION = 1
 
-WINDOW_SECONDS = 60.0
-"""Targets that fall silent within this many seconds may share a cause. At intervals of 15 s, the
-polls of 200 targets and their timeouts take half a minute."""
-
-KNOWN_SECONDS = 600.0
-"""A target counts as answering if its last answer is at most this old."""
-
-SETTLED_SECONDS = 30.0
-"""When most targets have answered again for this many seconds, the others are reported
-separately."""
 
 _SILENT = frozenset(("refused", "connect_timeout", "read_timeout", "disconnected", "dns", "tls"))
 
@@ -266,7 +259,9 @@ class Fleet:
         return replace(incident, severity=severity, restart_advised=False)
 
     def _see(self, observation: Observation, host: str, now_s: float, late_s: float) -> None:
-        if late_s >= self._late[1] or now_s - self._late[0] > WINDOW_SECONDS:
+        # At intervals of 15 s, the polls of 200 targets and their timeouts take half a
+        # minute.
+        if late_s >= self._late[1] or now_s - self._late[0] > MINUTE_SECONDS:
             self._late = now_s, late_s
         target = self._targets.setdefault(observation.target, Target(host))
         process, health = observation.process, observation.health
@@ -312,7 +307,7 @@ class Fleet:
         members, known = self._fallen(moment_s, unseen)
         if target not in members or not self._too_many(len(members), known):
             # Targets that are not scraped yet may also be silent.
-            before_s = moment_s + WINDOW_SECONDS
+            before_s = moment_s + MINUTE_SECONDS
             maybe = {n for n in self._unscraped if (self._targets[n].answered_s or 0.0) <= before_s}
             if (
                 target in members
@@ -348,13 +343,13 @@ class Fleet:
     def _unseen(self, target: Target) -> str:
         if target.answered_s is None or target.silent_s is None:
             return target.outcome
-        return "" if target.silent_s - target.answered_s <= KNOWN_SECONDS else target.outcome
+        return "" if target.silent_s - target.answered_s <= TEN_MINUTES_SECONDS else target.outcome
 
     def _too_many(self, silent: int, known: int) -> bool:
         return silent >= self._targets_min and silent > self._share * known
 
     def _is_known(self, target: Target, now_s: float) -> bool:
-        return target.answered_s is not None and now_s - target.answered_s <= KNOWN_SECONDS
+        return target.answered_s is not None and now_s - target.answered_s <= TEN_MINUTES_SECONDS
 
     def _fallen(self, moment_s: float, unseen: str) -> tuple[list[str], int]:
         members = [name for name in self._targets if self._fell_with(name, moment_s, unseen)]
@@ -369,7 +364,7 @@ class Fleet:
         unwatched = self._common is not None and target.fell_s < target.silent_s
         if self._unseen(target) != unseen and not unwatched:
             return False
-        return target.fell_s - WINDOW_SECONDS <= moment_s <= target.silent_s + WINDOW_SECONDS
+        return target.fell_s - MINUTE_SECONDS <= moment_s <= target.silent_s + MINUTE_SECONDS
 
     def _fell_with_many(self, name: str, t: float) -> bool:
         if self._common is not None:
@@ -378,7 +373,7 @@ class Fleet:
         return name in members and self._too_many(len(members), known)
 
     def _wait(self, now_s: float) -> bool:
-        return bool(self._unscraped) and now_s - self._began_s <= WINDOW_SECONDS
+        return bool(self._unscraped) and now_s - self._began_s <= MINUTE_SECONDS
 
     def _judged_again(self, t: float, now_s: float) -> list[IncidentEvent]:
         told: list[IncidentEvent] = []
@@ -417,7 +412,7 @@ class Fleet:
             return []
         if common.back_s is None:
             common.back_s = now_s
-        if common.members and now_s - common.back_s < SETTLED_SECONDS:
+        if common.members and now_s - common.back_s < HALF_MINUTE_SECONDS:
             return []
         released = self._released(common, t, now_s)
         # Incidents of recovered members end after their quiet time, because the trouble may return.
@@ -437,7 +432,7 @@ class Fleet:
                 continue
             if incident.cause == CAUSE and target.outcome == "refused":
                 continue  # a new verdict follows soon
-            if now_s - target.silent_s >= SETTLED_SECONDS:
+            if now_s - target.silent_s >= HALF_MINUTE_SECONDS:
                 del common.held[name]
                 told.append(IncidentEvent(record.UPDATED, t, self.shown(incident)))
         return told
@@ -448,5 +443,5 @@ class Fleet:
             each for name, each in self._targets.items()
             if name not in members and each.silent_s is None and self._is_known(each, now_s)
         ]  # fmt: skip
-        late_s = self._late[1] if now_s - self._late[0] <= WINDOW_SECONDS else 0.0
+        late_s = self._late[1] if now_s - self._late[0] <= MINUTE_SECONDS else 0.0
         return described(common, members, others, late_s, t)

@@ -8,12 +8,9 @@ from vllm_watch.detectors.base import Verdict
 from vllm_watch.incidents import incident, lost, relations
 from vllm_watch.incidents.incident import ACTIVE, RECOVERING, Incident, Worst
 from vllm_watch.signals import stored
+from vllm_watch.signals.scales import FEW, FIVE_MINUTES_SECONDS
 from vllm_watch.story.base import UNKNOWN
 from vllm_watch.story.kinds import story_of
-
-SETTLED_LOOKS = 3
-"""An incident's cause or advice changes after this many equal verdicts in a row. Causes alternate
-near a limit."""
 
 RETURNED_SECONDS = 10.0
 """A finding that returns after this many seconds is a new occurrence."""
@@ -107,9 +104,9 @@ class Followed:
             self.rival, self.rival_looks, self.rival_since_s = claim, 0, at_s
         self.rival_looks += 1
         lasted_s = at_s - self.rival_since_s
-        settled = self.rival_looks >= SETTLED_LOOKS
+        settled = self.rival_looks >= FEW
         explained = known.cause in relations.EXPLAINED_BY.get(verdict.cause, ())
-        return settled and (not explained or lasted_s >= relations.EXPLAINED_SECONDS)
+        return settled and (not explained or lasted_s >= FIVE_MINUTES_SECONDS)
 
     def export_state(self) -> dict[str, Any]:
         whole = {

@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import stored
+from vllm_watch.signals.scales import KEPT_MAX, MINUTE_SECONDS
 
 USUAL_SECONDS = 1800.0
 """Half-life of the usual failure rate, in seconds without incidents."""
 
-USUAL_SECONDS_MIN = 60.0
-"""The usual rate is known after this many seconds without incidents."""
 
 CHANCE_DEVIATIONS = 3.0
 """Failures count as lost if they exceed the usual number by this many standard deviations
@@ -31,10 +30,6 @@ class Counted(NamedTuple):
     failed: float  # by an error or an abort
     gone: float  # in flight when the process ended
 
-
-KEPT_MAX = 128
-"""If there are more engines than this, absent ones are forgotten. A hostile server may report new
-names in each scrape."""
 
 Mark = Mapping[str, Counted]
 """The counts of each engine when the incident began."""
@@ -62,7 +57,7 @@ class _Engine:
         failed, gone = now.failed - then.failed, now.gone - then.gone
         if failed == 0.0:
             return gone
-        if self.well_s < USUAL_SECONDS_MIN:
+        if self.well_s < MINUTE_SECONDS:
             return None
         usual = self.well_failed / self.well_s * (at_s - then.at_s)
         beyond = failed - usual

@@ -1,8 +1,8 @@
 """Explains an incident's cost, its severity and whether a restart helps, in one sentence each."""
 
 from vllm_watch.incidents.incident import Incident
-from vllm_watch.incidents.recurrence import DOUBLED, UNTOLD_SECONDS_MAX
 from vllm_watch.incidents.way import LOWERED, NEXT_RULE, RAISED, RULE
+from vllm_watch.signals.scales import FIVE_MINUTES_SECONDS, TWICE
 from vllm_watch.story.kinds import story_of
 from vllm_watch.support.quantities import in_words
 
@@ -88,7 +88,7 @@ def _not_notified(incident: Incident) -> str:
         return ""
     return (
         f" People are not notified again ({recurring.text}): incident {recurring.earlier} notified them. The next notification"
-        f" comes after {DOUBLED:.0f} times as many occurrences or {DOUBLED:.0f} times the duration, or once it lasts {in_words(UNTOLD_SECONDS_MAX)}."
+        f" comes after {TWICE:.0f} times as many occurrences or {TWICE:.0f} times the duration, or once it lasts {in_words(FIVE_MINUTES_SECONDS)}."
     )
 
 

@@ -5,33 +5,21 @@ from dataclasses import asdict, astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
 from vllm_watch.signals import stored
+from vllm_watch.signals.scales import DAY_SECONDS, FIVE_MINUTES_SECONDS, HALF_MINUTE_SECONDS, TWICE
 from vllm_watch.story.base import UNKNOWN
 from vllm_watch.support.quantities import in_words
 
 if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident, Trouble
 
-QUIET_SECONDS = 30.0
-"""An incident ends after at least this many seconds without a finding. Retries and drained queues
-interrupt a finding for seconds."""
 
 QUIET_SECONDS_OF: Mapping[str, float] = {"throughput_collapse": 60.0}
-"""Replaces QUIET_SECONDS for kinds judged by one-minute rates, which may cross a limit by
+"""Replaces HALF_MINUTE_SECONDS for kinds judged by one-minute rates, which may cross a limit by
 chance."""
 
 QUIET_SECONDS_MAX = 240.0
-"""QUIET_SECONDS doubles with each occurrence, up to this maximum. The end of an incident must be
+"""HALF_MINUTE_SECONDS doubles with each occurrence, up to this maximum. The end of an incident must be
 reported within five minutes."""
-
-FORGOTTEN_SECONDS = 86_400.0
-"""Trouble that returns after this many seconds is new. Periodic causes recur at least daily."""
-
-DOUBLED = 2.0
-"""People are notified again if the number of occurrences or their total duration has grown by this
-factor since the last notification."""
-
-UNTOLD_SECONDS_MAX = 300.0
-"""A page that lasts this long notifies people, however often it has recurred."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +68,7 @@ class Recurrence:
     def begun(self, key: "Trouble", at_s: float, lasted_s: float = 0.0) -> tuple[int, float]:
         """Return the number of occurrences, and the seconds without a finding that end the incident."""
         for each, old in tuple(self._past.items()):
-            if old.ended_s is not None and at_s - old.ended_s > FORGOTTEN_SECONDS:
+            if old.ended_s is not None and at_s - old.ended_s > DAY_SECONDS:
                 del self._past[each]
         began_s, past = at_s - lasted_s, self._past.get(key)
         if past is None:
@@ -89,7 +77,7 @@ class Recurrence:
             past.ill_s, past.times = past.ill_for(at_s), past.times + 1
             past.began_s = began_s if past.ended_s is None else max(began_s, past.ended_s)
             past.ended_s = None
-        usual_s = QUIET_SECONDS_OF.get(key[0], QUIET_SECONDS)
+        usual_s = QUIET_SECONDS_OF.get(key[0], HALF_MINUTE_SECONDS)
         return past.times, min(usual_s * 2.0 ** min(past.times - 1, 10), QUIET_SECONDS_MAX)
 
     def renamed(self, old: "Trouble", new: "Trouble", at_s: float) -> tuple[int, float]:
@@ -138,9 +126,9 @@ class Recurrence:
 def _is_news(told: _Told, one: "Incident", past: _Past, at_s: float) -> bool:
     same = bool(one.family) or one.cause in (*told.causes, UNKNOWN)
     worse = one.severity == "page" != told.severity
-    doubled = past.times >= DOUBLED * told.times or past.ill_for(at_s) > DOUBLED * told.ill_s
+    doubled = past.times >= TWICE * told.times or past.ill_for(at_s) > TWICE * told.ill_s
     lasts_s = 0.0 if past.ended_s is not None else at_s - past.began_s
-    stays = one.severity == "page" and lasts_s >= UNTOLD_SECONDS_MAX
+    stays = one.severity == "page" and lasts_s >= FIVE_MINUTES_SECONDS
     return not same or worse or doubled or stays
 
 

@@ -46,11 +46,8 @@ clients return together."""
 EXPLAINED_BY: dict[str, tuple[str, ...]] = {
     "slow_engine": ("thermal_throttle", "neighbour_contention"),
 }
-"""Causes that `slow_engine` replaces only after EXPLAINED_SECONDS. Averages lag behind the GPU's
+"""Causes that `slow_engine` replaces only after five minutes without them. Averages lag behind the GPU's
 temperature."""
-
-EXPLAINED_SECONDS = 300.0
-"""`slow_engine` replaces a cause in EXPLAINED_BY after this many seconds without that cause."""
 
 
 def rank(kind: str) -> int:

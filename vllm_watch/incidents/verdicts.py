@@ -14,6 +14,7 @@ from vllm_watch.incidents.followed import Life
 from vllm_watch.samples.observation import StartFailure
 from vllm_watch.signals import stored
 from vllm_watch.signals.records import TargetSignals
+from vllm_watch.signals.scales import MINUTE_SECONDS
 
 _KINDS = frozenset(("engine_down", "engine_failing", "engine_stalled"))
 """Collapses are excluded, because logs do not explain slowness."""
@@ -74,10 +75,6 @@ class RestartNews:
 
 NO_RESTART = RestartNews()
 
-RESUME_SECONDS = 60.0
-"""For this many seconds after the watcher's start, the journal may still report a restart by an
-earlier run."""
-
 
 class OwnRestart:
     """Follows our own restarts of one server."""
@@ -91,7 +88,8 @@ class OwnRestart:
         self, news: RestartNews | None, before: TargetSignals | None, age_s: float = 0.0
     ) -> None:
         """`news` is None until the journal has been read. `age_s` is the watcher's age."""
-        if news is None and age_s > RESUME_SECONDS:
+        # The journal may still report a restart by an earlier run.
+        if news is None and age_s > MINUTE_SECONDS:
             news = NO_RESTART
         if news is None or news == self._news:
             return

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
+from vllm_watch.signals.scales import FEW
+
 if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident
 
@@ -19,7 +21,7 @@ RULE, NEXT_RULE = "rule", "next_rule"
 STEPS_MAX = 24
 """An incident keeps at most this many steps, about 20 KB."""
 
-EVIDENCE_MAX, TEXT_MAX = 3, 400
+TEXT_MAX = 400
 
 _CHANGED_BY = {
     "missed_by": f"{RAISED}others wait for it",
@@ -62,7 +64,7 @@ def extended(one: "Incident", t: float, event: str, *changes: str) -> tuple[Step
 
 def _texts(evidence: Sequence[Any]) -> tuple[str, ...]:
     said = (each.text[:TEXT_MAX] for each in evidence if each.text and each.name not in (RULE, NEXT_RULE))  # fmt: skip
-    return tuple(said)[:EVIDENCE_MAX]
+    return tuple(said)[:FEW]
 
 
 def plain(way: Sequence[Step]) -> list[dict[str, Any]]:

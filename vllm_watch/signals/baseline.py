@@ -11,6 +11,7 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import KINDS, Block, Blocks, began_anew, tells_load
+from vllm_watch.signals.scales import ALIKE, HALF, MINUTE_SECONDS, SMALL_SHARE
 from vllm_watch.signals.step_model import StepModel
 from vllm_watch.signals.throughput import Throughput
 
@@ -21,9 +22,6 @@ and a mean of at most −2, one false alarm occurs in exp(2 · 2 · 8) blocks on
 BLOCK_SHARE_MAX = 0.6
 """One block changes the level by at most this, so that an alarm takes at least two blocks."""
 
-SILENCE_SECONDS = 60.0
-"""Without usable blocks, the level halves in this time, except during an alarm, and a comparison with
-the predecessor becomes unknown."""
 
 CEILING = 1.5
 """The level is never above this, so that an alarm clears soon after its cause ends."""
@@ -64,15 +62,13 @@ class Cusum:
 
     def silence(self, seconds: float) -> None:
         if not self.alarm:
-            self.level *= 0.5 ** (seconds / SILENCE_SECONDS)
+            self.level *= 0.5 ** (seconds / MINUTE_SECONDS)
 
 
 FORMER_WORK_SECONDS = 900.0
 """The models of a process with this much work replace those of the previous process. Models with
 less work replace only models that learnt from at most as much."""
 
-NEAR = 1.2
-"""For one model, the cache sizes of two releases differ by at most this factor. Different models differ far more."""
 
 _FOUND_OUT = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
 
@@ -141,8 +137,9 @@ def _set_up_alike(before: Fingerprint, now: Fingerprint) -> bool:
 
 
 def _near(before: str, now: str) -> bool:
+    # Different models differ far more.
     try:
-        return max(float(before), float(now)) <= NEAR * min(float(before), float(now))
+        return max(float(before), float(now)) <= ALIKE * min(float(before), float(now))
     except ValueError:
         return before == now
 
@@ -157,8 +154,6 @@ ALARM_SECONDS = 7.0
 """An engine must be slow or starved for this long before an alarm. Long prefills and host hiccups last
 a second or two."""
 
-UNHURRIED = 0.5
-"""Weight of a slow block while no request waits."""
 
 STARVED_RATIO = 0.85
 """While requests wait, throughput counts as lost if it is below this share of the usual throughput.
@@ -181,21 +176,12 @@ throughput varies, because requests are admitted in waves."""
 DOUBT = 0.3
 """Nothing is learnt while a CUSUM level is at least this."""
 
-DRIFT = 0.1
-"""Nothing is learnt while the smoothed log ratio of step times is above this. A creeping slowdown
-must not become normal."""
 
 DRIFT_BLOCKS = 8.0
 """The log ratio is smoothed over this many blocks."""
 
 EXCURSION_BLOCKS_MAX = 240
 """At most this many blocks of a slowdown are kept (20 minutes at 5 s). If the slowdown ends without an alarm, these blocks widen the scatter."""
-
-ALARM_KEPT_SECONDS = 60.0
-"""If the watcher was absent for at most this long, alarms and queues are restored, because their incidents cannot have ended."""
-
-RESTORED_LEVEL_MAX = 0.5
-"""After a longer absence, CUSUM levels are lowered to this value. It is above DOUBT, so nothing is learnt before new blocks."""
 
 
 @record
@@ -288,7 +274,10 @@ class Baseline:
         }
 
     def restore(self, state: stored.Stored, away_seconds: float) -> None:
-        level_max = CEILING if away_seconds <= ALARM_KEPT_SECONDS else RESTORED_LEVEL_MAX
+        # An incident cannot have ended in so short an absence.
+        # After a longer absence, levels stay above DOUBT, so nothing is learnt before new
+        # blocks.
+        level_max = CEILING if away_seconds <= MINUTE_SECONDS else HALF
         try:
             self._lacks = KINDS.intersection(stored.texts(state["lacks"]))
             self._models = {self._lacks: StepModel()}
@@ -343,9 +332,11 @@ class Baseline:
         deviation = (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS
         score = (ratio - tolerated) / deviation
         hurried = score < 0.0 or block.waiting > 0.0
-        self.slow.add(score, block.seconds * (1.0 if hurried else UNHURRIED))
+        # While no request waits, a slow block has half the weight.
+        self.slow.add(score, block.seconds * (1.0 if hurried else HALF))
         self.drift += (ratio - self.drift) / DRIFT_BLOCKS
-        if self.slow.level <= 0.0 and self.drift < DRIFT:
+        # A creeping slowdown must not become normal.
+        if self.slow.level <= 0.0 and self.drift < SMALL_SHARE:
             self.model.widen(self._excursion)
             self._excursion = []
         elif self.slow.alarm:  # a reported slowdown must not become normal
@@ -399,7 +390,7 @@ class Baseline:
             return
         if ready and tolerated is not None:
             unknown = (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS - self.model.scatter
-            if self.drift > DRIFT + SLOW_DEVIATIONS * unknown:
+            if self.drift > SMALL_SHARE + SLOW_DEVIATIONS * unknown:
                 return
         if ready and self._is_crowded(block):
             return

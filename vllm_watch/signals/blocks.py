@@ -7,6 +7,7 @@ from vllm_watch.samples.engine import EngineSample, Histogram, served
 from vllm_watch.samples.record import record
 from vllm_watch.signals import capacity
 from vllm_watch.signals.life import fell, never_falling
+from vllm_watch.signals.scales import FIVE_MINUTES_SECONDS
 from vllm_watch.signals.state import requests_awaiting_kv
 
 LONG_TOKENS = 16_384.0
@@ -15,9 +16,6 @@ LONG_TOKENS = 16_384.0
 DONE_SHARE = 0.25
 """A prompt is done when its uncounted tokens have fallen to this share of their maximum. The share
 is above 0, because other requests free pages."""
-
-LONGEST_SECONDS = 300.0
-"""A long prompt takes at most this long. If tokens stay uncounted for longer, the cause is a leak or a preemption."""
 
 
 class LongPrompts:
@@ -42,7 +40,8 @@ class LongPrompts:
         if began:
             self._since_s, self._gained = at_s, 0.0
         self._most = max(self._most, self._under_way)
-        late = at_s - self._since_s > LONGEST_SECONDS
+        # If tokens stay uncounted for longer, the cause is a leak or a preemption.
+        late = at_s - self._since_s > FIVE_MINUTES_SECONDS
         if late or self._under_way <= DONE_SHARE * self._most:
             self._under_way = self._most = self._gained = 0.0
         return True

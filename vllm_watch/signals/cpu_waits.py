@@ -11,10 +11,8 @@ from vllm_watch.samples.observation import EngineCpu
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
+from vllm_watch.signals.scales import HALF_MINUTE_SECONDS, MINUTE_SECONDS
 from vllm_watch.signals.window import ENTRIES_MAX
-
-BLOCK_WINDOW_SECONDS = 60.0
-"""Polls are kept for this long. A block is shorter (8 s or one poll interval)."""
 
 SAME_SECONDS = 1e-3
 """Times that differ by less than this belong to the same poll, because sums are rounded."""
@@ -22,8 +20,6 @@ SAME_SECONDS = 1e-3
 SMOOTHING = 0.3
 """Weight of a new block in the smoothed times."""
 
-UNSEEN_SECONDS_MAX = 30.0
-"""Without new data, a finding stays valid for this long. Readings are late on a host that lacks CPUs."""
 
 SHARE_MAX = 0.99
 """At most this share of a block counts as waiting. A wait is counted when it ends, so it may be longer than the block."""
@@ -84,7 +80,7 @@ class StepWaits(stored.Kept):
     KEPT: ClassVar[stored.Fields] = dict.fromkeys(("waited_seconds", "step_seconds"), stored.amount)
 
     def __init__(self) -> None:
-        self._waits = Waits(BLOCK_WINDOW_SECONDS)
+        self._waits = Waits(MINUTE_SECONDS)
         self._waited_seconds = self._step_seconds = 0.0  # while healthy
         self._now: tuple[float, ...] | None = None  # smoothed: waiting, actual, expected
         self._throttled: float | None = None
@@ -117,7 +113,8 @@ class StepWaits(stored.Kept):
     def judge(self) -> Waited | None:
         if self._now is None or self._step_seconds < USUAL_SECONDS_MIN:
             return None
-        if self._unseen_seconds > UNSEEN_SECONDS_MAX:
+        # Readings are late on a host that lacks CPUs.
+        if self._unseen_seconds > HALF_MINUTE_SECONDS:
             return None
         waited, takes, expected = self._now
         usual = min(SHARE_MAX, self._waited_seconds / self._step_seconds)

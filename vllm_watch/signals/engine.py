@@ -12,6 +12,7 @@ from vllm_watch.signals.blocks import began_anew
 from vllm_watch.signals.cpu_waits import Waits
 from vllm_watch.signals.progress import Progress
 from vllm_watch.signals.records import EngineSignals, Quantiles
+from vllm_watch.signals.scales import MINUTE_SECONDS
 from vllm_watch.signals.totals import EngineTotals, Totals
 from vllm_watch.signals.window import Growth, Window
 
@@ -75,8 +76,6 @@ def share_within(limit: float, bounds: Sequence[float], counts: Sequence[float])
 FILLING_RATIO_MIN = 0.01
 """The time until the cache is full is estimated only if KV usage grew by at least this. Single requests cause less growth."""
 
-SKEW_SECONDS = 60.0
-"""Clocks of two hosts may differ by this much. Unsynchronized hosts drift by seconds a day."""
 
 _LATENCIES = ("ttft", "inter_token_latency", "queue_time", "e2e_latency")
 
@@ -155,7 +154,7 @@ class EngineTracker:
             (before.created_time, sample.created_time),
             (before.process_start_time, sample.process_start_time),
         )
-        before_t = self._last_t - SKEW_SECONDS
+        before_t = self._last_t - MINUTE_SECONDS
         return any(
             then is not None and then != now < before_t for then, now in pairs if now is not None
         )

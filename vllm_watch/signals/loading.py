@@ -5,15 +5,11 @@ from typing import ClassVar
 
 from vllm_watch.samples.observation import Observation, ProcessState
 from vllm_watch.signals import stored
+from vllm_watch.signals.scales import MINUTE_SECONDS, ODD_TIMES
 
 START_SECONDS = 1800.0
 """A start takes at most this long. The largest models take 10 to 20 minutes from network storage."""
 
-PATIENCE_FACTOR = 1.5
-"""A start may take this many times as long as the longest earlier start. The page cache may be cold, or a disk slower."""
-
-PATIENCE_SECONDS_MIN = 60.0
-"""Every start may take this long. After short starts, PATIENCE_FACTOR alone would allow too little."""
 
 LIVES_KEPT = 8
 """At most this many starts, uptimes and survived hangs are kept."""
@@ -60,14 +56,15 @@ class Loading(stored.Kept):
         longest_s = self.longest_s
         if longest_s is None:
             return usual_s
-        return max(usual_s, min(PATIENCE_FACTOR * longest_s, START_SECONDS))
+        # The page cache may be cold, or a disk slower.
+        return max(usual_s, min(ODD_TIMES * longest_s, START_SECONDS))
 
     def for_s(self, at_s: float) -> float | None:
         return None if self._loads_s is None else max(0.0, at_s - self._loads_s)
 
     def in_time(self, at_s: float) -> bool:
         loads_s = self.for_s(at_s)
-        usual_s = START_SECONDS if self.longest_s is None else PATIENCE_SECONDS_MIN
+        usual_s = START_SECONDS if self.longest_s is None else MINUTE_SECONDS
         return loads_s is not None and loads_s < self.patience_s(usual_s)
 
     def is_ending(self, process: ProcessState | None) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
+from vllm_watch.signals.scales import FEW, MOMENT_SECONDS, MOST_SHARE, SMALL_SHARE
 
 
 class RingBuffer:
@@ -62,21 +63,9 @@ cache in three to eight hours."""
 RECENT_ENTRIES = 40
 """This many recent blocks are kept. They show when a sudden change happened."""
 
-WELL_ENTRIES_MIN = 3
-"""At least this many healthy entries are needed. They cover a minute. Fewer entries may be a single prefill."""
-
-ZERO_SHARE = 0.1
-"""The healthy level is this quantile of the healthy history. The quantile is low, so that the beginning of a leak is visible."""
-
-LOST_SECONDS = 15.0
-"""Pages in use count as lost if no request has held them for this long. The last requests' pages are
-free by then."""
 
 RISE_FROM, RISE_TO = 0.25, 0.75
 """The growth of a loss is timed from the first to the second of these shares of its current value."""
-
-DECODING_SHARE_MIN = 0.8
-"""If at least this share of the running requests gets a token in each step, few requests are in prefill."""
 
 
 class Entry(NamedTuple):
@@ -141,7 +130,8 @@ class Pages(stored.Kept):
             self._idle = [0.0, 1.0]
             return
         self._idle = [self._idle[0] + block.seconds, min(self._idle[1], block.kv_usage_end)]
-        if self._idle[0] >= LOST_SECONDS:
+        # The last requests' pages are free by then.
+        if self._idle[0] >= MOMENT_SECONDS:
             self.idle_lost, self._idle_tokens = self._idle[1], block.tokens_in_flight
 
     def export_state(self) -> dict[str, Any]:
@@ -188,7 +178,8 @@ class Pages(stored.Kept):
         if self._zeros:
             return self._zeros
         well = [entry for entry in self._entries() if entry.well]
-        if len(well) < WELL_ENTRIES_MIN:
+        # Fewer entries may be a single prefill.
+        if len(well) < FEW:
             return ()
         shares = []
         if self._capacity:
@@ -220,7 +211,8 @@ def _entry(value: Any) -> Entry:
 
 def _low(entries: list[Entry], share: float) -> float:
     levels = sorted(entry.level(share) for entry in entries)
-    return levels[int(ZERO_SHARE * len(levels))]
+    # The healthy level is a low quantile, so that the beginning of a leak is visible.
+    return levels[int(SMALL_SHARE * len(levels))]
 
 
 def _crossing(at_s: float, level: float, later: tuple[float, float] | None, limit: float) -> float:
@@ -233,4 +225,4 @@ def none_prefilling(block: Block) -> bool:
     """Return True if nearly all running requests got a token in each step."""
     if not block.steps:
         return False
-    return block.generated * block.seconds / block.steps >= DECODING_SHARE_MIN * block.running
+    return block.generated * block.seconds / block.steps >= MOST_SHARE * block.running

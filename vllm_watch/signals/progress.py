@@ -17,33 +17,17 @@ from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.capacity import kv_cache_tokens, longest_request_tokens
 from vllm_watch.signals.life import AWAY_SECONDS_MAX, never_falling
+from vllm_watch.signals.scales import FEW, MANY, MINUTE_SECONDS, NEARLY_ALL, TEN_MINUTES_SECONDS
 from vllm_watch.support.quantities import in_words
-
-PATIENCE_SECONDS = 60.0
-"""Signs of life count as output for at least this long."""
 
 ATTENTION_TOKENS = 60_000.0
 """At this prompt length, attention costs as much as all other computation. An 8B Llama model needs
 16 GFLOP per token, plus 0.26 MFLOP for each earlier token."""
 
-PREFILL_SECONDS_UNKNOWN = 600.0
-"""If the engine's rate or longest prompt is unknown, a prefill takes at most this long. A million
-tokens take this long at 1,700 per second."""
-
-PROMPTS_MIN = 10.0
-"""The prefill rate is used after this many prompts, because the first ones compile kernels."""
 
 TOGETHER_SECONDS = 8.0
 """Clients that leave within this time after the last step have left together. A hung engine loses its clients one by one."""
 
-GONE_SHARE = 0.9
-"""All clients count as gone if this share of the requests in flight has lost its clients. A scraper
-may connect meanwhile, so the share is below 1."""
-
-CONNECTIONS_MIN, ANSWERED_MIN = 3.0, 10.0
-"""If either connections or HTTP responses are unknown, this many closed connections or this many
-responses prove that clients left. A scraper or a browser opens and closes one or two connections. A
-gateway that requests /v1/models every five seconds gets six responses in 30 s."""
 
 PACE_SECONDS = 10.0
 """The usual rate of closed connections is averaged over this time. The rate rises when a client's pool shrinks."""
@@ -169,7 +153,8 @@ class Progress(stored.Kept):
         then = self._before
         if self.gone and now.fds is not None:
             self._fds_least = min(now.fds, now.fds if self._fds_least is None else self._fds_least)
-            if now.fds >= self._fds_least + CONNECTIONS_MIN:  # new clients are not served
+            # A scraper or a browser opens and closes one or two connections.
+            if now.fds >= self._fds_least + FEW:  # new clients are not served
                 self.gone, self._before = False, None
             return
         self._fds_least = None
@@ -179,11 +164,14 @@ class Progress(stored.Kept):
         usual = 2.0 * max(0.0, self._pace_before) * (at_s - self._before_s)
         closed = _fall(then.fds, now.fds, max(ended, usual))
         answered = _fall(now.responses, then.responses, now.finished - then.finished)
-        least = GONE_SHARE * now.work
+        # A scraper may connect meanwhile, so the share is below 1.
+        least = NEARLY_ALL * now.work
         all_closed = closed is not None and closed >= least
         all_answered = answered is not None and answered >= least
-        strong = (all_closed and (closed or 0.0) >= CONNECTIONS_MIN) or (
-            all_answered and (answered or 0.0) >= ANSWERED_MIN
+        # A gateway that requests /v1/models every five seconds gets six responses in 30
+        # s.
+        strong = (all_closed and (closed or 0.0) >= FEW) or (
+            all_answered and (answered or 0.0) >= MANY
         )
         alone = closed is None or answered is None
         self.gone = self.gone or (all_closed and all_answered) or (alone and strong)
@@ -191,7 +179,7 @@ class Progress(stored.Kept):
 
     def _overdue(self, sample: EngineSample, server: ServerSample, engines: int) -> str:
         silent_s = self.life_s - self.output_s  # increases only by signs of life
-        if not sample.requests_running or silent_s < PATIENCE_SECONDS:
+        if not sample.requests_running or silent_s < MINUTE_SECONDS:
             return ""
         if self._gained > 1.0:
             return (
@@ -216,16 +204,18 @@ def longest_prefill_seconds(sample: EngineSample, server: ServerSample, engines:
     longest = longest_request_tokens(sample.cache_config_info, server.max_model_len)
     rate = _prefill_rate(sample)
     if rate is None or (size is None and longest is None):
-        return PREFILL_SECONDS_UNKNOWN
+        # A million tokens take this long at 1,700 per second.
+        return TEN_MINUTES_SECONDS
     asked = None if longest is None else longest * (sample.requests_running or 0.0)
     tokens = min(each for each in (size, asked) if each is not None)
     seconds = tokens / rate * (1.0 + (longest or tokens) / ATTENTION_TOKENS)
-    return seconds if longest is not None else min(seconds, PREFILL_SECONDS_UNKNOWN)
+    return seconds if longest is not None else min(seconds, TEN_MINUTES_SECONDS)
 
 
 def _prefill_rate(sample: EngineSample) -> float | None:
     lengths, times = sample.request_prompt_tokens, sample.prefill_time or sample.ttft
-    if lengths is None or times is None or times.count < PROMPTS_MIN:
+    # The first ones compile kernels.
+    if lengths is None or times is None or times.count < MANY:
         return None
     tokens = lengths.sum or 0.0
     for hits, queries in (

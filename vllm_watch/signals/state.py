@@ -8,6 +8,7 @@ from vllm_watch.samples.observation import Call, ServerSample
 from vllm_watch.signals.loading import START_SECONDS, Loading
 from vllm_watch.signals.progress import Progress
 from vllm_watch.signals.records import EngineSignals
+from vllm_watch.signals.scales import CONFIRMED, FIVE_MINUTES_SECONDS
 from vllm_watch.support.quantities import in_words
 
 STATES = (
@@ -23,8 +24,6 @@ WORST_FIRST = (
 STILL_SECONDS = 2.0
 """A longer time without a step is a pause. A step of a long context takes about a second."""
 
-WARM_UP_SECONDS = 300.0
-"""For this long after the start, the first requests of each shape may compile kernels."""
 
 WARM_UP_STEPS = 100
 """After this many steps, the kernels for the usual shapes are compiled."""
@@ -33,7 +32,6 @@ _WHOLE = frozenset(("serving", "idle", "prefilling", "overloaded"))
 _SERVES_NOTHING = frozenset(("down", "stalled", "failing", "starting", "sleeping"))
 
 _UNREACHABLE = frozenset(("connect_timeout", "read_timeout", "disconnected"))
-_MISSES_UNTIL_DOWN = 2
 """A server is down after this many failed scrapes in a row. A busy server may miss one."""
 
 _SERVER_ERROR = 500
@@ -138,7 +136,8 @@ _OFFLOAD_SETTINGS = ("kv_offloading_size", "simple_cpu_offload_num_blocks")
 
 def is_warming_up(sample: EngineSample, uptime_seconds: float | None) -> bool:
     """Return True if the engine may still compile kernels."""
-    if uptime_seconds is None or uptime_seconds >= WARM_UP_SECONDS:
+    # The first requests of each shape may compile kernels.
+    if uptime_seconds is None or uptime_seconds >= FIVE_MINUTES_SECONDS:
         return False
     steps = sample.iteration_tokens
     return steps is None or steps.count < WARM_UP_STEPS
@@ -176,7 +175,8 @@ def of_silence(
     if call.outcome == "refused":
         return _of_refusal(said, loading, waited_s, at_s)
     if call.outcome in _UNREACHABLE:
-        if misses < _MISSES_UNTIL_DOWN:
+        # A busy server may miss one.
+        if misses < CONFIRMED:
             return "unknown", f"{said}; a single failed scrape may only mean a busy server"
         return "down", f"{said}, {misses} times in a row"
     if call.scaling:

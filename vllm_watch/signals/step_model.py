@@ -15,14 +15,10 @@ from math import floor, inf, log, sqrt
 from typing import Any, ClassVar
 
 from vllm_watch.signals import stored
+from vllm_watch.signals.scales import CONFIRMED, MOMENT_SECONDS, ODD_TIMES, TWICE
 
-NEAR = 1.5
-"""Loads that differ by less than this factor may count as the same load."""
+GRAIN = log(ODD_TIMES)
 
-GRAIN = log(NEAR)
-
-BLOCKS_MIN = 2
-"""This many blocks show a load, or the end of an alarm. A single one may be chance."""
 
 LOADS_MAX = 64
 """At most this many loads are kept. Eight by eight loads cover a factor of 25 in tokens and in KV usage."""
@@ -58,9 +54,9 @@ class SeenLoads:
 
     def has(self, tokens_per_step: float, kv_usage: float) -> bool:
         """Return True if a load of about this size, or a larger one, has occurred."""
-        tokens, usage = tokens_per_step / NEAR, kv_usage / NEAR
+        tokens, usage = tokens_per_step / ODD_TIMES, kv_usage / ODD_TIMES
         return any(
-            blocks >= BLOCKS_MIN and most_tokens >= tokens and most_usage >= usage
+            blocks >= CONFIRMED and most_tokens >= tokens and most_usage >= usage
             for blocks, _, most_tokens, most_usage in self._met.values()
         )
 
@@ -68,12 +64,12 @@ class SeenLoads:
         """Return step seconds, tokens and KV usage of the most similar load."""
         a, b = _key(max(TOKENS_MIN, tokens_per_step), max(USAGE_MIN, kv_usage))
         here = self._met.get((a, b))
-        if here is not None and here[0] >= BLOCKS_MIN:
+        if here is not None and here[0] >= CONFIRMED:
             return here[1:]
         met = (
             (abs(x - a) + abs(y - b), each[1:])
             for (x, y), each in self._met.items()
-            if each[0] >= BLOCKS_MIN
+            if each[0] >= CONFIRMED
         )
         return min(met, default=(0, None))[1]
 
@@ -81,7 +77,7 @@ class SeenLoads:
         limits = [
             seconds * max(1.0, tokens_per_step / tokens, kv_usage / usage)
             for blocks, seconds, tokens, usage in self._met.values()
-            if blocks >= BLOCKS_MIN
+            if blocks >= CONFIRMED
         ]
         return min(limits, default=None)
 
@@ -113,11 +109,6 @@ NEWS = 0.02
 SOLVE_EVERY = 8
 """The fit is solved again after a block with more leverage than NEWS, or after this many blocks."""
 
-REPEAT_SECONDS = 15.0
-"""Blocks within this time count as one. They share requests, because an answer takes 10 to 60 s."""
-
-FAMILIAR = 2.0
-"""A load is familiar if the fit's uncertainty widens the deviation by at most this factor."""
 
 _PARTS = (0, 1, 2)
 _SUBSETS = [subset for size in (3, 2, 1) for subset in combinations(_PARTS, size)]
@@ -189,8 +180,9 @@ class StepModel(stored.Kept):
         if not self.seconds:
             return False
         leverage = (self.deviation(tokens_per_step, kv_usage) / self.scatter) ** 2 - 1.0
-        repeats = max(1.0, REPEAT_SECONDS * self.blocks / self.seconds)
-        return 1.0 + repeats * max(0.0, leverage) <= FAMILIAR**2
+        # Blocks within this time share requests, because an answer takes 10 to 60 s.
+        repeats = max(1.0, MOMENT_SECONDS * self.blocks / self.seconds)
+        return 1.0 + repeats * max(0.0, leverage) <= TWICE**2
 
     def _leverage(self, row: Vector) -> float:
         """Return the fit's uncertainty at a load, from 0 (known) to over 1 (a guess)."""

@@ -9,10 +9,8 @@ from typing import Any
 
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
+from vllm_watch.signals.scales import HOUR_SECONDS, ODD_TIMES
 from vllm_watch.signals.step_model import READY_SECONDS
-
-MEMORY_SECONDS = 3600.0
-"""Averaging time in seconds of work. It covers bursts and gaps."""
 
 SMOOTH_SECONDS = 8.0
 """Smoothing time of the rates. Prompt tokens are counted only when a prefill ends."""
@@ -23,9 +21,6 @@ LEARNT_SECONDS = 600.0
 ALIKE = 1.3
 """If requests pile up, throughput and KV cache per request are at most this many times as large as
 usual. With more KV cache, requests are longer than usual."""
-
-CROWD = 1.5
-"""If requests pile up, more than this many times the usual number of requests run. Uneven arrivals cause a smaller ratio."""
 
 
 class Mean:
@@ -56,7 +51,7 @@ class Throughput:
     """One engine's rates, when healthy and now."""
 
     def __init__(self) -> None:
-        means = [Mean(MEMORY_SECONDS) for _ in _MEANS]
+        means = [Mean(HOUR_SECONDS) for _ in _MEANS]
         self.generated, self.prompted, self.running = means[:3]
         self.kv_usage, self.finished, self.finished_tokens = means[3:]
         self._now: tuple[float, float] | None = None  # smoothed: generated, prompted
@@ -109,7 +104,7 @@ class Throughput:
         done, usual = self.ratio(), self.running_expected(block.kv_usage or 0.0)
         if done is None or not usual or done > ALIKE:
             return False
-        return block.running > CROWD * self.running.value and block.running * ALIKE >= usual
+        return block.running > ODD_TIMES * self.running.value and block.running * ALIKE >= usual
 
     def request_tokens(self) -> float | None:
         if self.finished.value <= 0.0 or self.finished_tokens.value <= 0.0:

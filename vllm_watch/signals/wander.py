@@ -11,9 +11,7 @@ from statistics import median
 from typing import ClassVar
 
 from vllm_watch.signals import stored
-
-MINUTE_SECONDS = 60.0
-"""A minute is this many seconds of work, because step times of idle engines do not drift."""
+from vllm_watch.signals.scales import MINUTE_SECONDS
 
 SMOOTH_SECONDS = 20.0
 """Smoothing time of step times and latencies. It covers a few answers, and shows a change within a minute."""
@@ -76,6 +74,7 @@ class Wander(stored.Kept):
         self.now += (log_ratio - self.now) * (1.0 - exp(-seconds / SMOOTH_SECONDS))
         self._sum += log_ratio * seconds
         self._seconds += seconds
+        # A minute is one of work, because step times of idle engines do not drift.
         if self._seconds >= MINUTE_SECONDS:
             mean = self._sum / self._seconds
             if self._minutes:

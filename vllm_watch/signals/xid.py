@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vllm_watch.samples.gpu import GpuReading, GpuSample
+from vllm_watch.signals.scales import DAY_SECONDS, MINUTE_SECONDS
 
 APPLICATION, RESET, REBOOT, LINK, SUPPORT, NOTE = (
     "application", "reset", "reboot", "link", "support", "note",
@@ -113,13 +114,6 @@ def needs_hands(code: int) -> bool:
     return lookup(code).action in (RESET, REBOOT, LINK)
 
 
-STANDS_SECONDS = 60.0
-"""A code is repeated for this long, which exceeds any scrape interval."""
-
-STANDS_SECONDS_MAX = 86_400.0
-"""A code that needs a reset is repeated for at most this long, because hidden processes may conceal
-the reset."""
-
 CODES_MAX = 64
 """At most this many codes are kept per GPU. A broken GPU may report any number of codes."""
 
@@ -146,7 +140,8 @@ class RecentXids:
         unused = gpu.processes == () and gpu.processes_complete is not False
         for code, told_s in list(told.items()):
             hidden = needs_hands(code) and not unused
-            if at_s - told_s > (STANDS_SECONDS_MAX if hidden else STANDS_SECONDS):
+            # Hidden processes may conceal the reset.
+            if at_s - told_s > (DAY_SECONDS if hidden else MINUTE_SECONDS):
                 del told[code]
         if not told or tuple(told) == gpu.xid_errors:
             return gpu
