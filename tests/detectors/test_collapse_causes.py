@@ -6,7 +6,6 @@ import pytest
 
 from vllm_watch.detectors.collapse_causes import (
     Cause,
-    Creep,
     Starvation,
     crowded,
     is_asked_for,
@@ -16,8 +15,7 @@ from vllm_watch.detectors.collapse_causes import (
 
 HELD = Starvation(
     running=4.0, usage=0.98, length_ratio=1.0, preempted_share=0.0, preempting=False,
-    long_prompts_share=0.0, long_prompt_tokens=0.0, late_length_ratio=None, unexplained=None,
-    rise_seconds=None, unheld=0.0, unheld_rise_seconds=None, unheld_surely=False,
+    long_prompts_share=0.0, late_length_ratio=None, unheld=0.0, unheld_rise_seconds=None, unheld_surely=False,
 )  # fmt: skip
 """Few requests hold all pages, as far as their tokens tell."""
 
@@ -29,12 +27,6 @@ CAUSES = {  # what differs → cause, what speaks for it, what against, words of
     "... and others come and go": (
         {"late_length_ratio": 1.2}, "kv_pinning", ["kv_unheld_ratio", "request_length_ratio"], [], "1.2 times as long"),
     "... and all that come are long": ({"late_length_ratio": 2.5}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
-    "... and long prompts came": (
-        {"long_prompts_share": 0.4, "long_prompt_tokens": 30_000.0}, "kv_pinning",
-        ["kv_unheld_ratio", "long_prompt_tokens"], [], "some have prompts of about 30000 tokens, which together fill 40% of the KV cache"),
-    "... and some prompts came": (
-        {"long_prompts_share": 0.39, "long_prompt_tokens": 30_000.0}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
-    "... and what long prompts took is not known": ({"long_prompts_share": None}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
     "they push each other out": (
         {"preempting": True}, "unknown", ["kv_unheld_ratio"], ["request_length_ratio"], "fill the KV cache themselves"),
     "all became long, and push each other out": (
@@ -63,24 +55,16 @@ CAUSES = {  # what differs → cause, what speaks for it, what against, words of
     "less than half is lost": ({"unheld": 0.48}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
     "lost bit by bit": (LEAKED, "unknown", ["kv_unheld_ratio"], ["prefill"], "came within 60 s"),
     "... for sure": (LEAKED | {"unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "came within 60 s"),
-    "... over four minutes": (
-        LEAKED | {"unheld_rise_seconds": 240.0}, "kv_leak", ["kv_unheld_ratio"], [], "came within 4 min"),
-    "... within twenty seconds": (
-        LEAKED | {"unheld_rise_seconds": 20.0, "unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "came within 20 s"),
-    "... within seconds": (LEAKED | {"unheld_rise_seconds": 19.0}, "kv_pinning", ["kv_unheld_ratio"], [], "at once"),
+    "... over five minutes": (
+        LEAKED | {"unheld_rise_seconds": 300.0}, "kv_leak", ["kv_unheld_ratio"], [], "came within 5 min"),
+    "... within half a minute": (
+        LEAKED | {"unheld_rise_seconds": 30.0, "unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "came within 30 s"),
+    "... within seconds": (LEAKED | {"unheld_rise_seconds": 29.0}, "kv_pinning", ["kv_unheld_ratio"], [], "at once"),
     "a fifth lost bit by bit": (
         LEAKED | {"unheld": 0.2, "unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "20% of the KV cache"),
     "less than a fifth": (
         LEAKED | {"unheld": 0.19, "unheld_surely": True}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
-    "tokens are not counted": (
-        {"unheld": None, "unexplained": 0.6}, "kv_pinning", ["kv_unexplained_ratio"], [], "60% of the KV cache is in use beyond"),
-    "... and what is usual is not known": (
-        {"unheld": None, "unexplained": None}, "kv_pinning", ["kv_unexplained_ratio"], [], "0% of the KV cache is in use beyond"),
-    "... and it came slowly": (
-        {"unheld": None, "unexplained": 0.6, "rise_seconds": 240.0}, "kv_leak", ["kv_unexplained_ratio"], [],
-        "it built up over 4 min"),
-    "... and it came within minutes": (
-        {"unheld": None, "unexplained": 0.6, "rise_seconds": 239.0}, "kv_pinning", ["kv_unexplained_ratio"], [], "at once"),
+    "tokens are not counted": ({"unheld": None}, "unknown", [], ["kv_unheld_ratio"], ""),
     "... and they thrash": (
         THRASH | {"unheld": None}, "preemption_thrash", ["request_length_ratio", "preemptions_per_request"], [], "0.50"),
 }  # fmt: skip
@@ -92,12 +76,12 @@ def test_why_pages_lack(facts, cause, pro, contra, words):
     assert found.name == cause
     assert [each.name for each in found.evidence_for] == pro
     assert [each.name for each in found.evidence_against] == contra
-    assert words in found.evidence_for[-1].text
+    assert words in "".join(each.text for each in found.evidence_for[-1:])
 
 
 def test_the_numbers_of_each_cause_say_what_would_be_normal():
     """Requests as long as ever, and no page that nobody holds."""
-    normal = {"request_length_ratio": 1.0, "kv_unheld_ratio": 0.0, "kv_unexplained_ratio": 0.0}
+    normal = {"request_length_ratio": 1.0, "kv_unheld_ratio": 0.0}
     for facts, *_ in CAUSES.values():
         found = of_starvation(replace(HELD, **facts))
         for each in found.evidence_for:
@@ -123,43 +107,6 @@ def test_a_load_that_was_never_met_is_said_beside_what_was_found():
     strange = of_strange_load(Cause("slow_engine", found.evidence_for, found.evidence_against))
     assert (strange.name, strange.evidence_for) == ("unknown", found.evidence_for)
     assert [each.name for each in strange.evidence_against] == ["request_length_ratio", "load"]
-
-
-RISES = {  # second by second what nobody explains; what it is now → seconds from a quarter to three quarters of it
-    "evenly": ([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], 0.8, 80.0),
-    "at once": ([0.0, 0.0, 0.0, 0.8], 0.8, 0.0),
-    "it was always there": ([0.8, 0.8, 0.8], 0.8, None),
-    "in two steps": ([0.0, 0.4, 0.4, 0.4, 0.8], 0.8, 60.0),
-    "it came, went and came again": ([0.0, 0.8, 0.1, 0.8], 0.8, 0.0),
-    "less than usual": ([0.0, -0.2], -0.4, 0.0),
-    "nothing was seen": ([], 0.8, None),
-}
-
-
-@pytest.mark.parametrize(("history", "now", "seconds"), RISES.values(), ids=RISES)
-@pytest.mark.parametrize("began_s", [0.0, 500.0])
-def test_how_slowly_it_came(history, now, seconds, began_s):
-    """Of the last time that it rose, and the same in the next run of the watcher."""
-    creep, after = Creep(), Creep()
-    for index, unexplained in enumerate(history):
-        creep.note(began_s + 20.0 * index, unexplained)
-    after.restore(creep.export_state())
-    assert (creep.rise_seconds(now), after.rise_seconds(now)) == (seconds, seconds)
-
-
-def test_what_nobody_explains_is_kept_three_times_a_minute_for_an_hour():
-    """However often it is looked at; rounded to what matters."""
-    creep = Creep()
-    for second in range(100):
-        creep.note(1000.04 + second, 0.123456)
-    assert creep.export_state() == [[1000.0 + 20.0 * index, 0.1235] for index in range(5)]
-    for second in range(0, 2 * 3600, 5):
-        creep.note(2000.26 + second, 0.5)
-    kept = creep.export_state()
-    assert (kept[0], kept[-1]) == ([5600.3, 0.5], [9180.3, 0.5])
-    again = Creep()
-    again.restore(kept)
-    assert again.export_state() == kept
 
 
 @pytest.mark.parametrize(

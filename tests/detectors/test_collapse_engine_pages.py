@@ -223,8 +223,8 @@ def test_a_leak_pages_though_long_prompts_came():
 
 
 HOLDS = {  # what is seen after pages were held, for how long → cause
-    "all became long, a moment": (THRASH, 15, "kv_pinning"),
-    "all became long": (THRASH, 20, "preemption_thrash"),
+    "all became long, a moment": (THRASH, 10, "kv_pinning"),
+    "all became long": (THRASH, 15, "preemption_thrash"),
     "all became long, while the alarm drains": (drained(THRASH), 120, "kv_pinning"),
 }
 
@@ -242,9 +242,9 @@ def test_another_cause_must_be_found_in_one_go():
     judged = well()
     judged.see(30, **LOST | {"finished": 100.0, "finished_tokens": 120_000.0, "preempted": 100.0})
     for _ in range(4):
-        assert judged.see(15, **THRASH).cause == "kv_pinning"
+        assert judged.see(10, **THRASH).cause == "kv_pinning"
         assert judged.see(5, **LOST | {"preempted": 5.0}).cause == "kv_pinning"
-    assert judged.see(20, **THRASH).cause == "preemption_thrash"
+    assert judged.see(15, **THRASH).cause == "preemption_thrash"
 
 
 MUTE = HELD | {"finished": 0.0, "finished_tokens": 0.0, "preempted": 1.0}
@@ -331,42 +331,13 @@ def test_how_little_gets_done_is_said(done, measure, words):
 UNCOUNTED = STARVED | {"tokens_in_flight": None}
 
 
-def test_where_tokens_are_not_counted_pages_are_explained_by_what_requests_held():
-    """40 requests held 30 % of the cache when fresh; so 4 hold 3 %, and 87 % is beyond."""
+def test_where_tokens_are_not_counted_nobody_knows_who_holds_the_pages():
+    """It is critical all the same; a restart may change nothing."""
     judged = Judged()
     judged.see(300, tokens_in_flight=None)
-    verdict = judged.see(5, **UNCOUNTED)
-    assert evidence(verdict, "kv_unexplained_ratio").value == pytest.approx(0.87)
-    assert said(verdict) == ("firing", "kv_pinning", "page", False)
-
-
-@pytest.mark.parametrize(("seconds", "cause"), [(300, "kv_pinning"), (900, "kv_leak")])
-def test_where_tokens_are_not_counted_a_leak_is_what_came_over_minutes(seconds, cause):
-    """From a quarter to three quarters of it within four minutes or more, and that is a reason to restart."""
-    judged = Judged()
-    judged.see(300, tokens_in_flight=None)
-    for step in range(seconds // 5):
-        judged.see(5, tokens_in_flight=None, kv_usage=0.3 + 0.6 * step * 5 / seconds, running=40.0 - 36.0 * step * 5 / seconds)  # fmt: skip
-    for each in (5, 600):
-        verdict = judged.see(each, **UNCOUNTED, long_prompts=True)
-        assert (verdict.cause, verdict.restart_advised) == (cause, cause == "kv_leak")
-        assert verdict.severity == "page"
-
-
-def test_what_requests_held_is_not_known_everywhere():
-    """Usage that is not told, an engine that nobody knows well or that never ran anything: nothing is noted, and no look fails."""
-    for name, value in (("ready", False), ("running", None), (None, None)):
-        judged = Judged()
-        if name == "running":
-            judged.past.throughput.running.value = 0.0
-        elif name:
-            setattr(judged.past.throughput, name, value)
-        else:
-            judged.see(60, tokens_in_flight=None, kv_usage=None)
-        load = UNCOUNTED | ({"kv_usage": None} if name is None else {})
-        verdict = judged.see(30, **load)
-        assert (verdict.state, judged.kept["creep"]) == ("firing", [])
-        assert evidence(verdict, "kv_unexplained_ratio").value == 0.0
+    verdict = judged.see(600, **UNCOUNTED)
+    assert said(verdict) == ("firing", "unknown", "page", False)
+    assert "lengths of requests are not counted" in verdict.evidence_against[0].text
 
 
 def test_usage_that_a_look_does_not_tell_is_no_end_of_a_starving_engine():

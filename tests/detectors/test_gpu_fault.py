@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from vllm_watch.detectors.base import HostServer, HostView
-from vllm_watch.detectors.gpu_fault import GPUS_MAX, GpuRoster, HostDetector, Settings
+from vllm_watch.detectors.gpu_fault import GpuRoster, HostDetector, Settings
 from vllm_watch.samples.gpu import GpuSample, ProcessSample
+from vllm_watch.signals.scales import KEPT_MAX
 
 ENGINE = (ProcessSample(pid=7, name="VLLM::EngineCor", cmdline=("VLLM::EngineCore",)),)
 NOTEBOOK = (ProcessSample(pid=8, cmdline=("python3", "-m", "ipykernel_launcher")),)
@@ -164,13 +165,13 @@ def test_memory_errors_are_told_by_how_many_came_and_for_how_long():
     assert [each.state for each in told[-2:]] == ["firing", "clear"]
 
 
-def test_of_many_gpus_the_worst_come_first_and_twelve_are_told():
+def test_of_many_gpus_the_worst_come_first_and_eight_are_told():
     host = [gpu(index, ecc_uncorrected=0) for index in range(20)]
     ill = [gpu(index, xid_errors=(95 if index == 17 else 31,)) for index in range(20)]
     (_, verdict) = looked(tuple(host), tuple(ill))
     assert verdict.summary.startswith("GPU 17 (and 19 more GPUs): Xid 95")
-    assert [text.split()[1] for text in words(verdict)] == ["17", *map(str, range(11))]
-    assert (verdict.severity, len(verdict.evidence_for)) == ("page", 12)
+    assert [text.split()[1] for text in words(verdict)] == ["17", *map(str, range(7))]
+    assert (verdict.severity, len(verdict.evidence_for)) == ("page", 8)
 
 
 def test_spare_rows_that_are_used_up_tell_more_than_rows_that_wait():
@@ -201,10 +202,10 @@ def test_what_ran_beside_an_engine_does_not_make_its_gpu_one_without():
 
 def test_of_more_devices_than_are_followed_the_first_are():
     """What is new of one that is followed is learnt all the same."""
-    roster, many = GpuRoster(), tuple(gpu(index) for index in range(GPUS_MAX + 1))
+    roster, many = GpuRoster(), tuple(gpu(index) for index in range(KEPT_MAX + 1))
     roster.look(many)
     assert roster.lost == ()
     roster.look((replace(many[0], name="as it was last seen"), *many[1:]))
     roster.look(())
-    assert len(roster.lost) == GPUS_MAX
+    assert len(roster.lost) == KEPT_MAX
     assert roster.lost[0].name == "as it was last seen"

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.detectors.looks import OK, engine, gpu, seen
-from vllm_watch.detectors.needs import INPUTS, LOOKS_MIN, needs_of_all
+from vllm_watch.detectors.needs import INPUTS, needs_of_all
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import CanaryCall, Observation
 from vllm_watch.settings.detectors import DetectorsSettings
-from vllm_watch.signals.scales import FIVE_MINUTES_SECONDS, HOUR_SECONDS
+from vllm_watch.signals.scales import FIVE_MINUTES_SECONDS, HOUR_SECONDS, MANY
 from vllm_watch.sources.reading import Reader
 from vllm_watch.watch.watch import Watch, all_detectors
 
@@ -28,7 +28,7 @@ def sights(observations):
     return watch.signals.detectors
 
 
-def captured(name, looks=LOOKS_MIN + 1):
+def captured(name, looks=MANY + 1):
     """Looks at a vLLM of which this capture is what it always says, with all else there is to see."""
     body = (CAPTURES / name).read_text()
     reading = Reader().read(body, openmetrics=body.endswith("# EOF\n"))
@@ -142,7 +142,7 @@ def whole(steps, **without):
 )  # fmt: skip
 def test_what_is_missing_is_said(without, detector, state, says):
     """With what it costs and how to mend it."""
-    sight = sights(looks(LOOKS_MIN + 1, **without))[detector]
+    sight = sights(looks(MANY + 1, **without))[detector]
     assert sight.state == state
     assert says in sight.text
 
@@ -151,7 +151,7 @@ def test_of_several_engines_the_one_is_named():
     """The rest is seen; the target is as blind as its blindest engine."""
     both = [
         seen(5.0 * n, whole(1000 + n), whole(1000 + n, name="1", running=None))
-        for n in range(LOOKS_MIN + 1)
+        for n in range(MANY + 1)
     ]
     sight = sights(both)["engine_stalled"]
     assert sight.state == BLIND
@@ -160,9 +160,9 @@ def test_of_several_engines_the_one_is_named():
 
 def test_nothing_is_called_missing_after_a_few_looks():
     """A server that has just started may answer without some of its series."""
-    lacking = looks(LOOKS_MIN - 1, waiting=None)
+    lacking = looks(MANY - 1, waiting=None)
     assert sights(lacking)["overload"].state == UNKNOWN
-    assert sights(looks(LOOKS_MIN, waiting=None))["overload"].state == BLIND
+    assert sights(looks(MANY, waiting=None))["overload"].state == BLIND
 
 
 def test_an_old_engine_that_was_never_asked_is_not_blind():
@@ -182,12 +182,12 @@ def test_what_is_asked_now_and_then_is_not_missing_in_between(name, seconds):
     count = int(seconds / 5.0)
     once = [*looks(1), *looks(count, **{name: None})[1:]]
     assert sights(once)[detector].state == SEES
-    longer = [*looks(1), *looks(count + LOOKS_MIN + 2, **{name: None})[1:]]
+    longer = [*looks(1), *looks(count + MANY + 2, **{name: None})[1:]]
     assert sights(longer)[detector].state == PARTLY
 
 
 def test_a_server_that_falls_silent_keeps_what_is_known_of_it():
     """That nothing can be read is the business of engine_down, which sees."""
     silent = Observation(t=1.8e9, target="x", scrape=OK, reading=None)
-    found = sights([*looks(LOOKS_MIN + 1, waiting=None), silent])
+    found = sights([*looks(MANY + 1, waiting=None), silent])
     assert (found["overload"].state, found["engine_down"].state) == (BLIND, SEES)

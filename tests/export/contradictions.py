@@ -9,8 +9,8 @@ from playwright.async_api import Page
 from benchmarks.detection.sequences import KINDS
 from benchmarks.lab.virtual import EPOCH
 from tests.export.demo_hour import ILL, DemoHour
-from vllm_watch.incidents.followed import RETURNED_SECONDS
 from vllm_watch.incidents.relations import STATE_OF
+from vllm_watch.signals.scales import MOMENT_SECONDS
 from vllm_watch.story.base import CURES
 
 LOOK = """async () => {
@@ -141,7 +141,7 @@ def _just_over(seen: Seen, target: str, t: float) -> list[str]:
         each["kind"]
         for each in seen.incidents
         if each["target"] == target and each["phase"] == "recovering"
-        if t - (each["ended_timestamp_seconds"] - EPOCH) < RETURNED_SECONDS
+        if t - (each["ended_timestamp_seconds"] - EPOCH) < MOMENT_SECONDS
     ]
 
 

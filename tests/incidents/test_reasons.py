@@ -10,9 +10,10 @@ from tests.incidents.test_lifecycle import FOUR, Story, collapse, gpu_fault, ove
 from tests.told import made
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.detectors.consequences import OWN_PAST, Shift, explained, fulfilled
-from vllm_watch.incidents import reasons, way
+from vllm_watch.incidents import reasons
 from vllm_watch.incidents.lifecycle import Lifecycle
 from vllm_watch.incidents.way import LOWERED, extended
+from vllm_watch.signals.scales import PAST_KEPT
 
 RULE = Evidence(name="rule", value="slow", text="steps take 1.4 times as long as usual")
 NEXT = Evidence(
@@ -64,7 +65,7 @@ def test_it_is_bounded_and_outlives_the_watcher():
     for _ in range(40):
         story.look(stall(), times=3).look(stall("clear"), times=3)
     steps = one(story, "engine_stalled").way
-    assert (len(steps), steps[0].event) == (way.STEPS_MAX, "opened")
+    assert (len(steps), steps[0].event) == (PAST_KEPT, "opened")
     again = Lifecycle("x")
     again.restore(json.loads(json.dumps(story.lifecycle.export_state())), ("engine_stalled",))
     assert again.incidents[0].way == steps

@@ -83,10 +83,10 @@ def test_a_look_that_cannot_be_judged_keeps_the_state():
     assert engine.changes == ["collapsed"]
 
 
-def test_the_state_leaves_ten_seconds_after_the_trouble_and_with_its_process():
+def test_the_state_leaves_fifteen_seconds_after_the_trouble_and_with_its_process():
     """Whole soon after the recovery, not only when the incident closes; another process is whole at once."""
     engine = Engine().look(stall(), times=3).look(stall("clear"), times=3)
-    assert engine.shown == ["stalled"] * 4 + ["serving"] * 2
+    assert engine.shown == ["stalled"] * 5 + ["serving"]
     again = Engine().look(stall(), times=3).look(stall("clear"), life=2.0)
     assert again.shown == ["stalled"] * 3 + ["serving"]
 

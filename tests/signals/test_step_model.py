@@ -4,13 +4,8 @@ from itertools import product
 
 import pytest
 
-from vllm_watch.signals.step_model import (
-    LOADS_MAX,
-    SCATTER_FIRST,
-    SCATTER_MIN,
-    SeenLoads,
-    StepModel,
-)
+from vllm_watch.signals.scales import KEPT_MAX
+from vllm_watch.signals.step_model import SCATTER_FIRST, SCATTER_MIN, SeenLoads, StepModel
 
 LOADS = list(product((20.0, 60.0, 300.0, 900.0), (0.1, 0.3, 0.5)))
 
@@ -81,6 +76,6 @@ def test_loads_that_are_nearly_the_same_are_one_and_their_number_is_bounded():
     """A thousand different loads are kept as 64; those that came first stay."""
     alike = met(SMALL, (0.03, 10.5, 0.105))
     assert alike.longest_seconds(9.0, 0.1) == pytest.approx(0.025)
-    many = met(*((0.02, 10.0 * 1.6**n, 0.1) for n in range(LOADS_MAX)), (9.0, 1.0, 0.9))
+    many = met(*((0.02, 10.0 * 1.6**n, 0.1) for n in range(KEPT_MAX)), (9.0, 1.0, 0.9))
     assert many.longest_seconds(10.0, 0.1) == pytest.approx(0.02)
     assert many.longest_seconds(1.0, 0.9) == pytest.approx(0.18)

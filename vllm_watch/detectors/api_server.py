@@ -8,6 +8,7 @@ from operator import sub
 from typing import Any, NamedTuple
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.detectors.collapse_causes import PASSES_SECONDS
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Reading
 from vllm_watch.signals import stored
@@ -27,10 +28,6 @@ CAUSE = "api_overloaded"
 
 LIMIT_SECONDS = 10.0
 """A longer mean delay is a finding. Users leave after about ten seconds (Nielsen, 1993)."""
-
-HOLD_SECONDS = 180.0
-"""Long delays are reported once they have lasted this many seconds. The requests of a one-minute
-burst finish sooner."""
 
 
 class _Totals(NamedTuple):
@@ -97,7 +94,8 @@ class ApiServer:
         if self._since_s is None:
             self._since_s = at_s
         lasted_s, usual_s = at_s - self._since_s, self._usual.value
-        if lasted_s < HOLD_SECONDS and not firing:
+        # The requests of a one-minute burst finish sooner.
+        if lasted_s < PASSES_SECONDS and not firing:
             return Verdict(state=UNKNOWN, kind=self._kind)
         learnt = self._usual.weight >= LEARNT_SECONDS
         new = learnt and outside_s >= TWICE * usual_s

@@ -2,43 +2,28 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import exp
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.signals import stored
 from vllm_watch.signals.baseline import SLOW_TOLERANCE, Baseline, Comparison
 from vllm_watch.signals.blocks import Block
-from vllm_watch.signals.pages import (
-    ENTRIES,
-    GRAIN_SECONDS,
-    RISE_FROM,
-    RISE_TO,
-    RingBuffer,
-    none_prefilling,
-)
+from vllm_watch.signals.pages import none_prefilling
 from vllm_watch.signals.scales import (
+    FIVE_MINUTES_SECONDS,
     HALF,
+    HALF_MINUTE_SECONDS,
+    MANY,
     MINUTE_SECONDS,
     MOMENT_SECONDS,
-    NEARLY_ALL,
     PART_SHARE,
     SMALL_SHARE,
     TWICE,
 )
-from vllm_watch.signals.step_model import StepModel
 from vllm_watch.support.quantities import in_words, requests
 
 LENGTH_HALF_SECONDS = 120.0
 """Half-life of a finished request's weight in the mean length."""
-
-LENGTH_REQUESTS_MIN = 8.0
-"""A mean length needs this many requests."""
-
-
-LATE_SECONDS_MIN, LATE_SECONDS_MAX = 15.0, 90.0
-"""Requests from before a change count as ended after at least LATE_SECONDS_MIN and at most
-LATE_SECONDS_MAX."""
 
 
 LONG_PROMPT = 5.0
@@ -63,7 +48,7 @@ class Finished:
         self._tokens = self._tokens * keep + (block.finished_tokens or 0.0)
         self._preempted = self._preempted * keep + (block.preempted or 0.0)
 
-    def tokens(self, at_least: float = LENGTH_REQUESTS_MIN) -> float | None:
+    def tokens(self, at_least: float = MANY) -> float | None:
         return self._tokens / self._requests if self._requests >= at_least else None
 
     @property
@@ -77,35 +62,28 @@ class Finished:
 
 def late_seconds(life_seconds: float) -> float:
     """Return the seconds until requests from before a change count as ended."""
-    return min(LATE_SECONDS_MAX, max(LATE_SECONDS_MIN, TWICE * life_seconds))
+    return min(MINUTE_SECONDS, max(MOMENT_SECONDS, TWICE * life_seconds))
 
 
 class LongPrompts:
-    """Counts recent prompts that are far longer than usual requests."""
+    """Sums up the tokens of recent prompts that are far longer than usual requests."""
 
     def __init__(self) -> None:
         self.tokens = 0.0
-        self._prompts = 0.0
 
     def export_state(self) -> list[float]:
-        return [self.tokens, self._prompts]
+        return [self.tokens]
 
     def restore(self, state: Sequence[float]) -> None:
-        self.tokens, self._prompts = stored.numbers(state, 2)
+        self.tokens = stored.numbers(state)[0]
 
     def add(self, block: Block, request_tokens: float | None) -> None:
-        keep = 0.5 ** (block.seconds / LENGTH_HALF_SECONDS)
-        self.tokens, self._prompts = self.tokens * keep, self._prompts * keep
+        self.tokens *= 0.5 ** (block.seconds / LENGTH_HALF_SECONDS)
         if not block.prompts or block.prompted is None or request_tokens is None:
             return
         tokens = block.prompted * block.seconds
         if tokens >= LONG_PROMPT * request_tokens * block.prompts:
             self.tokens += tokens
-            self._prompts += block.prompts
-
-    @property
-    def each(self) -> float:
-        return self.tokens / self._prompts if self._prompts > 0.0 else 0.0
 
 
 KIND = "throughput_collapse"
@@ -129,7 +107,7 @@ NEEDS = Needs(
         Need(("steps",), "step times are estimated from latencies"),
         Need(("latency",), "only periods without a pause are judged"),
         Need(("prefix_cache",), "an engine whose prefix cache went cold may be called slow"),
-        Need(("lengths",), "requests that grew too long are mistaken for pinned pages"),
+        Need(("lengths",), "who holds the KV pages that lack is unknown"),
         Need(("preemptions",), "requests that grew too long are mistaken for pinned pages"),
         Need(("gpus",), "heat, a neighbour on the GPU and a slow engine look alike"),
     ),
@@ -146,54 +124,10 @@ VAGUE = frozenset((SLOW_ENGINE, UNKNOWN))
 PASSES_SECONDS = 120.0
 """Odd or long prompts are over after this many seconds. One long prompt takes 10 to 60 s."""
 
-HOLD_SECONDS = 20.0
-"""A new cause must last this many seconds to replace the first one. One long request among few can
-suggest another cause, and smoothed CPU waits show a change after about five blocks."""
-
-
-LEAK_RISE_SECONDS = 20.0
-"""A leak takes at least this long to build up. Pages that are taken at once appear within two
-scrapes."""
-
-CREEP_SECONDS = 240.0
-"""A creeping leak takes at least this long to build up. A few prefills pin pages within a
-minute."""
-
 
 LONG_REQUESTS = 2.5
 """If requests become this many times as long as after the engine's start, they can fill the cache
 of a healthy engine."""
-
-
-LONG_PROMPTS_SHARE = 0.4
-"""Long prompts cause a shortage if they hold at least this share of the cache."""
-
-
-class Creep:
-    """Keeps the last hour of unexplained KV usage."""
-
-    def __init__(self) -> None:
-        self._history = RingBuffer(ENTRIES, 2)
-
-    def note(self, at_s: float, unexplained: float) -> None:
-        self._history.note((at_s, unexplained), GRAIN_SECONDS)
-
-    def export_state(self) -> list[list[float]]:
-        return [[round(at_s, 1), round(unexplained, 4)] for at_s, unexplained in self._history]
-
-    def restore(self, state: Sequence[Sequence[float]]) -> None:
-        history = [stored.numbers(each, 2) for each in state]
-        for row in history:
-            self._history.append(row)
-
-    def rise_seconds(self, now: float) -> float | None:
-        end = None
-        for when, unexplained in reversed(self._history):
-            if end is None and unexplained <= RISE_TO * now:
-                end = when
-            if unexplained <= RISE_FROM * now:
-                return (end or when) - when
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,10 +156,7 @@ class Starvation:
     preempted_share: float | None  # preemptions per finished request
     preempting: bool
     long_prompts_share: float | None
-    long_prompt_tokens: float
     late_length_ratio: float | None  # `length_ratio` of requests that began during the shortage
-    unexplained: float | None  # share of the cache used beyond the usual amount
-    rise_seconds: float | None
     awaiting: float = 0.0
     awaited: float = 0.0  # cache share that requests waiting for KV may hold
     unheld: float | None  # share of the cache that no request holds
@@ -246,10 +177,11 @@ def of_starvation(facts: Starvation) -> Cause:
     ):
         return _thrash(length, preempted)
     if facts.unheld is None:
-        return _by_usual_use(facts)
+        return _uncounted(facts)
     rise = facts.unheld_rise_seconds or 0.0
     # Preempted requests and prompts in progress distort the estimate by less.
-    if facts.unheld >= PART_SHARE and rise >= LEAK_RISE_SECONDS:
+    # Pages that are taken at once appear within two scrapes.
+    if facts.unheld >= PART_SHARE and rise >= HALF_MINUTE_SECONDS:
         return _leak(facts, facts.unheld, rise)
     return _lost(facts.unheld) if lost else _held_by_few(facts, facts.unheld)
 
@@ -287,7 +219,8 @@ def _thrash(length: float, preempted: float) -> Cause:
 def _leak(facts: Starvation, share: float, rise: float) -> Cause:
     text = f"{_UNHELD.format(share)}; most of it came within {in_words(rise)}"
     found = (Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text),)
-    if facts.unheld_surely or rise >= CREEP_SECONDS:
+    # A few prefills pin pages within a minute.
+    if facts.unheld_surely or rise >= FIVE_MINUTES_SECONDS:
         return Cause(KV_LEAK, found)
     text = "a long prompt takes pages before its tokens are counted: the cause is unclear for some seconds"
     return Cause(UNKNOWN, found, (Evidence(name="prefill", value=None, text=text),))
@@ -326,10 +259,6 @@ def _held_by_few(facts: Starvation, unheld: float) -> Cause:
         text = f"others still come and go, {late:.1f} times as long as they were after the start"
         short = Evidence(name="request_length_ratio", value=late, expected=1.0, text=text)
         return Cause(KV_PINNING, (held, short))
-    if (facts.long_prompts_share or 0.0) >= LONG_PROMPTS_SHARE:
-        text = f"some have prompts of about {facts.long_prompt_tokens:.0f} tokens, which together fill {facts.long_prompts_share:.0%} of the KV cache"
-        long = Evidence(name="long_prompt_tokens", value=facts.long_prompt_tokens, text=text)
-        return Cause(KV_PINNING, (held, long))
     if facts.preempting:
         text = (
             "requests preempt each other, and too few have finished to know whether all became long"
@@ -339,27 +268,9 @@ def _held_by_few(facts: Starvation, unheld: float) -> Cause:
     return Cause(KV_PINNING, (held,))
 
 
-def _by_usual_use(facts: Starvation) -> Cause:
-    now, rise = facts.unexplained or 0.0, facts.rise_seconds or 0.0
-    creeps = rise >= CREEP_SECONDS
-    came = f"it built up over {in_words(rise)}" if creeps else "it came at once"
-    text = f"{now:.0%} of the KV cache is in use beyond the usual for this many requests; {came}"
-    found = Evidence(name="kv_unexplained_ratio", value=now, expected=0.0, text=text)
-    return Cause(KV_LEAK if creeps else KV_PINNING, (found,))
-
-
-def recovering(comparison: Comparison) -> tuple[Evidence, ...]:
-    """Return evidence that the engine is almost back at its baseline."""
-    done = comparison.throughput_ratio
-    if done is None or done < NEARLY_ALL or comparison.slow_now:
-        return ()
-    text = f"{done:.0%} of its baseline at the last scrape: it may be recovering"
-    return (Evidence(name="throughput_ratio", value=done, unit="ratio", expected=1.0, text=text),)
-
-
-UNREAD_DEVIATIONS = 1.5
-"""The log ratio must also reach this many standard deviations, because the step model may not know
-this load."""
+def _uncounted(facts: Starvation) -> Cause:
+    text = f"the lengths of requests are not counted: whether the {facts.running:.0f} running ones hold the pages is unknown"
+    return Cause(UNKNOWN, (), (Evidence(name="kv_unheld_ratio", value=None, text=text),))
 
 
 class Unread:
@@ -372,15 +283,11 @@ class Unread:
     def surely(self) -> bool:
         return self.seconds >= MOMENT_SECONDS
 
-    def follow(
-        self, comparison: Comparison, baseline: Baseline, unheld: float | None, quiet_ratio: float
-    ) -> None:
+    def follow(self, comparison: Comparison, baseline: Baseline, unheld: float | None) -> None:
         block, slow = comparison.block, comparison.slow_log_ratio
         if slow is None:
             slow = baseline.former_log_ratio(block)
-        if unheld is None:
-            unread = _is_unread(comparison, baseline.model, quiet_ratio)
-        elif unheld < PART_SHARE:
+        if unheld is None or unheld < PART_SHARE:
             unread = False
         elif none_prefilling(block) and (slow is None or slow < SLOW_TOLERANCE):
             unread = True
@@ -389,14 +296,3 @@ class Unread:
         # If the usual step time is unknown, a prompt may go unnoticed for a minute.
         counts = MOMENT_SECONDS / MINUTE_SECONDS if slow is None else 1.0
         self.seconds = self.seconds + counts * block.seconds if unread else 0.0
-
-
-def _is_unread(comparison: Comparison, model: StepModel, quiet_ratio: float) -> bool:
-    block = comparison.block
-    a, b, c = model.coefficients
-    sure = max(SMALL_SHARE, UNREAD_DEVIATIONS * (comparison.deviation or 0.0))
-    if comparison.slow_log_ratio is None or -quiet_ratio < sure or not block.kv_usage or c <= 0.0:
-        return False
-    expected = comparison.expected_step_seconds or 0.0
-    read = (expected * exp(quiet_ratio) - a - b * (block.tokens_per_step or 0.0)) / c
-    return read < (1.0 - HALF) * block.kv_usage

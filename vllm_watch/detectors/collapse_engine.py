@@ -24,7 +24,15 @@ from vllm_watch.signals.baseline import DOUBT, Baseline, Comparison, Cusum
 from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.cpu_waits import SMOOTHING, StepWaits
 from vllm_watch.signals.pages import Pages
-from vllm_watch.signals.scales import CONFIRMED, FEW, HALF, PART_SHARE, SMALL_SHARE, TWICE
+from vllm_watch.signals.scales import (
+    CONFIRMED,
+    FEW,
+    HALF,
+    MOMENT_SECONDS,
+    PART_SHARE,
+    SMALL_SHARE,
+    TWICE,
+)
 from vllm_watch.signals.state import is_connected
 from vllm_watch.support.quantities import requests
 
@@ -67,10 +75,9 @@ class EngineJudge(stored.Kept):
         "bar": stored.part(Bar),
         "harm": stored.part(Harm),
         "waits": stored.part(StepWaits),
-        "creep": stored.part(causes.Creep),
         "long_prompts": stored.part(LongPrompts),
         **dict.fromkeys(("finished", "finished_late"), stored.part(Finished)),
-        **dict.fromkeys(("capacity_tokens", "rise_seconds", "unheld_rise_seconds"), stored.number_or_none),
+        **dict.fromkeys(("capacity_tokens", "unheld_rise_seconds"), stored.number_or_none),
         **dict.fromkeys(("starving_since_s", "quiet_ratio", "waiting_first", "starved_seconds"), stored.number),
         **dict.fromkeys(("starving", "queue_grew", "asked_for", "urgent", "restart"), stored.flag),
     }  # fmt: skip
@@ -92,7 +99,6 @@ class EngineJudge(stored.Kept):
         self._bar, self.harm = Bar(), Harm()
         self._stuck, self.own_work, self._unserved = Stuck(), OwnWork(), Unserved()
         self._waits, self._outlived_s = StepWaits(), 0.0
-        self._creep = causes.Creep()
         self._capacity_tokens: float | None = None
         self._awaited = 0.0
         self._long_prompts = LongPrompts()
@@ -100,7 +106,6 @@ class EngineJudge(stored.Kept):
         self._finished_late = Finished()  # without requests from before the shortage
         self._starving = False
         self._starving_since_s = 0.0
-        self._rise_seconds: float | None = None
         self._unheld_rise_seconds: float | None = None
         self._waiting_first = 0.0
         self._alarms = {causes.SLOW: Alarm(), causes.CACHE: Alarm()}
@@ -171,28 +176,18 @@ class EngineJudge(stored.Kept):
             self.quiet_ratio += SMOOTHING * (comparison.slow_log_ratio - self.quiet_ratio)
             odd = doubt > 0.0 or self.baseline.drift >= SMALL_SHARE
             self._bar.follow(comparison, doubt=odd, harmed=self.harm.felt)
-        unexplained = self._unexplained(comparison)
-        if unexplained is not None:
-            self._creep.note(at_s, unexplained)
         starving = starved > 0.0
         self._awaited = causes.awaited_share(block, size, self._past.request_tokens())
         self._pages.note(block, size, well=not starving, awaited=self._awaited)
         if starving and not self._starving:
-            self._rise_seconds = self._creep.rise_seconds(unexplained or 0.0)
             self._finished, self._finished_late = Finished(), Finished()
             self._starving_since_s, self._waiting_first = at_s, block.waiting
             self._unread = Unread()
         self._starving = starving
         if starving:
-            self._unread.follow(comparison, self.baseline, self._pages.unheld(), self.quiet_ratio)
+            self._unread.follow(comparison, self.baseline, self._pages.unheld())
         if look.gpus is not None and doubt <= 0.0:
             self._fresh = collapse_host.Fresh.of(look.gpus, self._fresh)
-
-    def _unexplained(self, comparison: Comparison) -> float | None:
-        block, past = comparison.block, self.baseline.throughput
-        if not past.ready or block.kv_usage is None or past.running.value <= 0.0:
-            return None
-        return block.kv_usage - block.running * past.kv_usage.value / past.running.value
 
     def _judge(self, look: EngineLook, comparison: Comparison) -> Verdict:
         if not comparison.starved:
@@ -251,7 +246,7 @@ class EngineJudge(stored.Kept):
         if not open_:
             left = collapse_host.has_left(known, found) and comparison.slow_now
             self._outlived_s = self._outlived_s + comparison.block.seconds if left else 0.0
-            open_ = self._outlived_s >= causes.HOLD_SECONDS
+            open_ = self._outlived_s >= MOMENT_SECONDS
         sharper = open_ and comparison.slow_now and found.name != causes.UNKNOWN
         if collapse_host.is_excused(alarm.cause) and found.name == causes.SLOW_ENGINE:
             sharper = False  # clocks are not judged while the GPU is idle
@@ -271,7 +266,7 @@ class EngineJudge(stored.Kept):
             cause.name,
             f" is {text}{collapse_host.in_short(cause)}",
             (slow, *cause.evidence_for, *explained(shift, reached, curable=itself)),
-            (*cause.evidence_against, *causes.recovering(comparison)),
+            cause.evidence_against,
             family=causes.SLOW,
             reached=reached,
             present=not alarm.over,
@@ -328,7 +323,7 @@ class EngineJudge(stored.Kept):
             known, self._other_seconds = found, 0.0
         elif comparison.starved_now and found.name != causes.UNKNOWN:
             self._other_seconds += comparison.block.seconds
-            if self._other_seconds >= causes.HOLD_SECONDS:
+            if self._other_seconds >= MOMENT_SECONDS:
                 known, self._other_seconds = found, 0.0
         self._alarms[causes.CACHE].cause = known
         return known
@@ -345,12 +340,9 @@ class EngineJudge(stored.Kept):
             usage=block.kv_usage or 0.0,
             length_ratio=None if was is None or length is None else length / was,
             long_prompts_share=self._long_prompts.tokens / size if size else None,
-            long_prompt_tokens=self._long_prompts.each,
             late_length_ratio=None if was is None or late is None else late / was,
             preempted_share=self._finished.preempted_share,
             preempting=self._finished.preempting,
-            unexplained=self._unexplained(comparison),
-            rise_seconds=self._rise_seconds,
             awaiting=block.awaiting_kv,
             awaited=self._awaited,
             unheld=self._pages.unheld(),

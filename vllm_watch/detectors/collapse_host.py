@@ -15,7 +15,8 @@ from vllm_watch.samples.gpu import GpuSample, ProcessSample
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.cpu_waits import Waited
-from vllm_watch.signals.scales import HALF, MOST_SHARE, PART_SHARE, SMALL_SHARE
+from vllm_watch.signals.loading import START_SECONDS
+from vllm_watch.signals.scales import BRIEF_SECONDS, HALF, MOST_SHARE, PART_SHARE, SMALL_SHARE
 
 THROTTLES = frozenset(
     ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown", "hw_power_brake_slowdown")
@@ -31,12 +32,6 @@ CLOCK_NEWS = 0.05
 """Weight of one scrape in the usual SM clock. It is small, because a clock drops before its slow
 steps are detected."""
 
-
-START_SECONDS_MAX = 900.0
-"""An engine core starts at most this many seconds after its server."""
-
-SKEW_SECONDS = 5.0
-"""A process may seem to start this long before its server, because their clocks differ."""
 
 _UNSEEN = "no GPU is visible here, so neither heat nor a neighbour can be excluded"
 _CLEAR = "neither a lowered GPU clock nor another busy process on its GPUs explains it"
@@ -165,7 +160,7 @@ def _own(processes: Sequence[ProcessSample], server_start: float | None) -> Sequ
 
 def _late_seconds(tree: Sequence[ProcessSample], server_start: float) -> float | None:
     began = [p.create_time - server_start for p in tree if p.create_time is not None]
-    return min(began) if began and -SKEW_SECONDS <= min(began) <= START_SECONDS_MAX else None
+    return min(began) if began and -BRIEF_SECONDS <= min(began) <= START_SECONDS else None
 
 
 def _trees(processes: Sequence[ProcessSample]) -> list[list[ProcessSample]]:
@@ -207,9 +202,6 @@ def _felt(gpu: GpuSample, process: ProcessSample, known_pids: frozenset[int]) ->
     text = f"{who} {'appeared on' if share is None else f'uses {share:.0%} of'} GPU {gpu.index}"
     return Evidence(name="neighbour", value=name, text=text)
 
-
-THROTTLED_SHARE_MIN = 0.05
-"""A CPU limit is to blame if it throttled at least this share of its periods."""
 
 _WAIT = "cpu_wait_ratio"
 
@@ -265,6 +257,6 @@ def _cpu_limit(waited: Waited) -> Evidence:
     if share is not None:
         why = "its own CPU limit is not the cause"
     text = f"{why}: other processes use the CPUs; find them with `top` on the host, or give the engine more CPUs"
-    if share is not None and share >= THROTTLED_SHARE_MIN:
+    if share is not None and share >= SMALL_SHARE:
         text = f"its CPU limit was used up in {share:.0%} of the periods: raise the limit of its container or service"
     return Evidence(name="cpu_throttled_ratio", value=share, unit="ratio", expected=0.0, text=text)

@@ -12,7 +12,7 @@ from statistics import median
 from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict
 from vllm_watch.detectors.collapse_causes import SLOW_ENGINE
 from vllm_watch.detectors.collapse_engine import EngineJudge
-from vllm_watch.detectors.collapse_own import WORK_RATIO_MAX, Work, share_of
+from vllm_watch.detectors.collapse_own import Work, share_of
 from vllm_watch.detectors.consequences import (
     FORMER,
     LOSS_LOG_RATIO,
@@ -28,6 +28,7 @@ from vllm_watch.signals.baseline import SLOW_DEVIATIONS, Baseline, Models
 from vllm_watch.signals.scales import (
     ALIKE,
     CONFIRMED,
+    HALF_MINUTE_SECONDS,
     HOUR_SECONDS,
     MINUTE_SECONDS,
     MOMENT_SECONDS,
@@ -145,7 +146,7 @@ class Siblings:
             return None
         usual = Work(*map(median, zip(*others, strict=True)))
         # Routers spread requests unevenly.
-        if not own.now.is_behind(usual, TWICE, WORK_RATIO_MAX):
+        if not own.now.is_behind(usual, TWICE, ALIKE):
             own.behind_s = None
             return None
         own.behind_s = own.at_s if own.behind_s is None else own.behind_s
@@ -236,14 +237,6 @@ SLOW_LOG_RATIO = log(2.2)
 standard deviations. A healthy process that warms up may be twice as slow for minutes."""
 
 
-NORMAL_LOG_RATIO = log(1.25)
-"""A block below this log ratio is normal. Two normal blocks without a slow one between them end a
-finding."""
-
-WARM_SECONDS = 20.0
-"""A process is judged after this many seconds of work. The first requests compile kernels."""
-
-
 _PAGE = rule(PAGE, FORMER)
 
 
@@ -327,7 +320,8 @@ def _compare(life: _Life, baseline: Baseline, *, late: bool) -> None:
         return
     life.worked_s += block.seconds
     former = life.former.get(block.apart)
-    if former is None or life.worked_s < WARM_SECONDS:
+    # The first requests compile kernels.
+    if former is None or life.worked_s < HALF_MINUTE_SECONDS:
         return
     expected, deviation = former.seconds_of(tokens, usage), former.deviation(tokens, usage)
     if expected is None or not former.knows(tokens, usage):
@@ -341,7 +335,7 @@ def _compare(life: _Life, baseline: Baseline, *, late: bool) -> None:
     if ratio > max(SLOW_LOG_RATIO, doubt):
         life.since_s = block.at_s - block.seconds if life.since_s is None else life.since_s
         life.slow_s, life.normal_blocks = life.slow_s + block.seconds, 0
-    elif ratio < NORMAL_LOG_RATIO:
+    elif ratio < log(ALIKE):
         life.normal_blocks += 1
         if life.normal_blocks > 1 or not life.found:
             life.slow_s, life.since_s = 0.0, None

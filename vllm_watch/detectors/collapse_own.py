@@ -12,9 +12,12 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.scales import (
+    ALIKE,
+    DAYTIME_SECONDS,
     FEW,
     FIVE_MINUTES_SECONDS,
     HALF_MINUTE_SECONDS,
+    KEPT_MAX,
     MANY,
     MINUTE_SECONDS,
     ODD_TIMES,
@@ -22,18 +25,8 @@ from vllm_watch.signals.scales import (
     TWICE,
 )
 from vllm_watch.signals.step_model import GRAIN
-from vllm_watch.signals.throughput import ALIKE, LEARNT_SECONDS
+from vllm_watch.signals.throughput import LEARNT_SECONDS
 from vllm_watch.support.quantities import in_words
-
-WORK_RATIO_MAX = 1.15
-"""An engine does no more work than usual if its tokens per second are at most this many times the
-usual number."""
-
-RATES_MAX = 32
-"""At most this many groups of rates (tokens per second) are kept. A group covers a log ratio of GRAIN."""
-
-USUAL_SECONDS = 4 * 3600.0
-"""The usual number of running requests and the usual step time are means over this many seconds."""
 
 TIMES_MIN = 3.0
 """The running requests and the step time must both be this many times their usual values. Adapters,
@@ -93,13 +86,13 @@ class OwnWork:
         rate = floor(log(self.now.generated) / GRAIN)
         seconds, usual = self._usual.get(rate, (0.0, self.now))
         known = seconds >= LEARNT_SECONDS
-        lasts = known and self.now.is_behind(usual, TIMES_MIN, WORK_RATIO_MAX)
-        least, most = (ODD_TIMES, ODD_TIMES) if self._found else (TWICE, WORK_RATIO_MAX)
+        lasts = known and self.now.is_behind(usual, TIMES_MIN, ALIKE)
+        least, most = (ODD_TIMES, ODD_TIMES) if self._found else (TWICE, ALIKE)
         present = lasts and self._lately.is_behind(usual, least, most)
         self._found = self._evidence(usual) if present else None
         odd = known and min(self.now.times(usual)) >= ODD_TIMES
-        if not odd and (rate in self._usual or len(self._usual) < RATES_MAX):
-            seconds = min(seconds + block.seconds, USUAL_SECONDS)
+        if not odd and (rate in self._usual or len(self._usual) < KEPT_MAX):
+            seconds = min(seconds + block.seconds, DAYTIME_SECONDS)
             self._usual[rate] = seconds, usual.mixed(self.now, block.seconds / seconds)
 
     def found(self) -> Evidence | None:
@@ -119,15 +112,6 @@ def share_of(seconds: float, before_s: float) -> float:
     return max(1.0 - exp(-seconds / FIVE_MINUTES_SECONDS), seconds / (before_s + seconds))
 
 
-USUAL_MINUTES = 60
-"""The usual share of stuck requests is the median of this many minutes. No healthy request waits for
-MANY minutes for a token."""
-
-TOKENS_MAX = 1.1
-"""An engine is judged only if a step yields at most this many tokens per request. Speculative
-decoding yields more."""
-
-
 class Stuck:
     """Finds requests that run for minutes without a token, although others are served.
 
@@ -136,8 +120,8 @@ class Stuck:
 
     def __init__(self) -> None:
         self._sums = [0.0, 0.0, 0.0, 0.0]  # seconds, running, decoding, prefilling
-        self._tokens: deque[float] = deque(maxlen=USUAL_MINUTES)  # per step and running request
-        self._usual: deque[float] = deque(maxlen=USUAL_MINUTES)  # shares of stuck requests
+        self._tokens: deque[float] = deque(maxlen=KEPT_MAX)  # per step and running request
+        self._usual: deque[float] = deque(maxlen=KEPT_MAX)  # shares of stuck requests
         self._minutes: deque[tuple[float, float]] = deque(maxlen=MANY)  # excess share, running
 
     def add(self, block: Block) -> None:
@@ -157,7 +141,8 @@ class Stuck:
 
     def _close(self, running: float, decoding: float, prefilling: float) -> None:
         self._tokens.append(decoding)
-        if median(self._tokens) > TOKENS_MAX:
+        # Speculative decoding yields more tokens for each step and request.
+        if median(self._tokens) > ALIKE:
             self._minutes.clear()
             return
         share = max(0.0, 1.0 - decoding - prefilling)

@@ -12,8 +12,8 @@ from vllm_watch.detectors.collapse_causes import KIND
 from vllm_watch.signals import stored
 from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.blocks import Block
-from vllm_watch.signals.scales import ALIKE, FEW, MINUTE_SECONDS, ODD_TIMES
-from vllm_watch.signals.wander import SMOOTH_SECONDS, Wander
+from vllm_watch.signals.scales import ALIKE, FEW, MINUTE_SECONDS, MOMENT_SECONDS, ODD_TIMES
+from vllm_watch.signals.wander import OUTLIER, Wander
 from vllm_watch.support.quantities import in_words
 
 OWN_PAST, SIBLINGS, FORMER = "its own past", "its siblings", "the process before"
@@ -168,8 +168,6 @@ LASTING_MINUTES = 20
 """Small slowdowns are judged over this many minutes of work. Only minutes with familiar loads
 count."""
 
-LASTING_DEVIATIONS = 2.5
-"""A small slowdown must also exceed this many standard deviations of one-minute means."""
 
 KNOWN_MINUTES = 30.0
 """The standard deviation of one-minute means is known after this many minutes of work."""
@@ -234,7 +232,7 @@ class Bar(stored.Kept):
     def lasts(self) -> Evidence | None:
         if len(self._minutes) < LASTING_MINUTES or self.wander.minutes < KNOWN_MINUTES:
             return None
-        least = max(LOSS_LOG_RATIO, LASTING_DEVIATIONS * self.wander.stray)
+        least = max(LOSS_LOG_RATIO, OUTLIER * self.wander.stray)
         log_ratio = mean(self._minutes)
         if log_ratio < least or min(self._minutes) < 0.5 * least:
             return None
@@ -261,7 +259,7 @@ class Harm:
         if block.prompts and block.first_token_seconds:
             first = block.first_token_seconds / block.prompts
         values = [block.step_seconds, first, block.waiting_min]
-        share = 1.0 - exp(-block.seconds / SMOOTH_SECONDS)
+        share = 1.0 - exp(-block.seconds / MOMENT_SECONDS)
         self._now = [a + share * (b - a) for a, b in zip(self._now or values, values, strict=True)]
         self._sums = [a + b * block.seconds for a, b in zip(self._sums, values, strict=True)]
         self._seconds += block.seconds

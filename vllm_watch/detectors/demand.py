@@ -11,30 +11,18 @@ from vllm_watch.samples.observation import Reading
 from vllm_watch.signals import stored
 from vllm_watch.signals.cpu_waits import SMOOTHING
 from vllm_watch.signals.life import fell
-from vllm_watch.signals.scales import CONFIRMED, FEW, FIVE_MINUTES_SECONDS, HALF, MINUTE_SECONDS
+from vllm_watch.signals.scales import (
+    BRIEF_SECONDS,
+    CONFIRMED,
+    FEW,
+    FIVE_MINUTES_SECONDS,
+    HALF,
+    KEPT_MAX,
+    MANY,
+    MINUTE_SECONDS,
+    SMALL_SHARE,
+)
 from vllm_watch.support.quantities import in_words, requests
-
-ARRIVALS_MISSED_MIN = 7.0
-"""A drain is proven if this many expected requests did not arrive. Chance causes this with a
-probability of 0.001 (Poisson)."""
-
-DRAIN_SECONDS_MIN = 5.0
-"""A drain is assumed after this many seconds without arrivals. Scrape timing causes shorter
-gaps."""
-
-
-SILENCES_KEPT = 64
-"""The usual time without arrivals is one of this many."""
-
-
-ABORTED_SHARE_MAX = 0.05
-"""Several aborts between two polls show a drain, unless more than this share of the earlier
-requests was aborted. vLLM 0.18 and later abort requests when stopped with --shutdown-timeout."""
-
-GAP_LOOKS = 4.0
-"""The demand is unknown if two polls are further apart than both a minute and GAP_LOOKS × the
-usual interval."""
-
 
 Counts = tuple[float | None, float | None, float, float]
 """Finished requests, prompt tokens, generated tokens, aborts. The first two are None unless every
@@ -60,7 +48,7 @@ class Demand(stored.Kept):
         **dict.fromkeys(("_idle_since_s", "_admitted_s", "_at_s", "_t"), stored.number_or_none),
         **dict.fromkeys(("known", "aborting", "_served"), stored.flag),
         "_counts": _kept_counts,
-        "_silences": stored.last(SILENCES_KEPT),
+        "_silences": stored.last(KEPT_MAX),
     }
     LATER = ("_lately", "_step_s", "_blind_s")
 
@@ -85,7 +73,7 @@ class Demand(stored.Kept):
     _blind_s: float = 0.0
     _canaries: float = 0.0  # test requests that the counters lack
     _counts: Counts | None = None
-    _silences: deque[float] = field(default_factory=lambda: deque(maxlen=SILENCES_KEPT))
+    _silences: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_MAX))
 
     def missed(self, view: View) -> None:
         self._blind_s = self._tick(view) or 0.0
@@ -121,8 +109,9 @@ class Demand(stored.Kept):
         self._idle(view.at_s, finished)
         fallen = self._running <= HALF * self._running_usual
         aborted_share = before[3] / before[0] if before[0] else 0.0
+        # vLLM 0.18 and later abort requests when stopped with --shutdown-timeout.
         self.aborting = (
-            aborted >= CONFIRMED and aborted_share <= ABORTED_SHARE_MAX and (fallen or not prompted)
+            aborted >= CONFIRMED and aborted_share <= SMALL_SHARE and (fallen or not prompted)
         )
         self._silence(view.at_s, prompted, finished)
 
@@ -145,7 +134,7 @@ class Demand(stored.Kept):
 
     @property
     def _gap_s(self) -> float:
-        return max(MINUTE_SECONDS, GAP_LOOKS * self._usual_s)
+        return max(MINUTE_SECONDS, FEW * self._usual_s)
 
     def _average(self, finished: float, passed_s: float) -> None:
         if finished <= 0.0 and not self.in_flight:
@@ -165,7 +154,7 @@ class Demand(stored.Kept):
         # An idle engine gets only test requests. Without prompt counts, finished requests show arrivals.
         came = self.idle_s <= 0.0 and (finished if prompted is None else prompted) != 0.0
         if self._admitted_s is None or came or finished is None:
-            if self.silence_s >= DRAIN_SECONDS_MIN:
+            if self.silence_s >= BRIEF_SECONDS:
                 self._silences.append(self.silence_s)
             self._admitted_s = at_s
             self._running_usual += SMOOTHING * (self._running - self._running_usual)
@@ -183,7 +172,7 @@ class Demand(stored.Kept):
     def at_work(self) -> float:
         """Return the recent requests in flight, or 0 if arrivals stopped before the server ended."""
         unseen_s = self.silence_s + self._step_s + self._blind_s
-        came = self._missed < FEW and unseen_s <= DRAIN_SECONDS_MIN
+        came = self._missed < FEW and unseen_s <= BRIEF_SECONDS
         return self._lately if self.known and self._rate and came and not self.aborting else 0.0
 
     @property
@@ -198,8 +187,8 @@ class Demand(stored.Kept):
         if (
             self.waiting
             or (self._running and not ends)
-            or missed < ARRIVALS_MISSED_MIN
-            or self.silence_s < max(DRAIN_SECONDS_MIN, self.usual_silence_s)
+            or missed < MANY
+            or self.silence_s < max(BRIEF_SECONDS, self.usual_silence_s)
         ):
             return None
         text = (

@@ -9,7 +9,7 @@ from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict, View
 from vllm_watch.samples.observation import Call, Observation, ProcessState, Reading
 from vllm_watch.signals import stored
 from vllm_watch.signals.loading import START_SECONDS, lives_on
-from vllm_watch.signals.scales import DAY_SECONDS
+from vllm_watch.signals.scales import BRIEF_SECONDS, DAY_SECONDS
 from vllm_watch.support.quantities import in_words
 
 KIND = "engine_down"
@@ -240,10 +240,6 @@ EXCUSE = -2.0 * SILENCE
 """A late answer, or a call that did not reach the server, adds this to the log odds. It cancels two
 unanswered calls, because lossy networks and busy event loops delay more calls than they lose."""
 
-CLOSE_SECONDS = 8.0
-"""If polls are at most this far apart, they distinguish a process that hangs from one that stops
-now and then. At longer intervals, a restart is advised only if /metrics was answered at once and a
-simultaneous /health was not."""
 
 SURE, ADVISE = log(1e4), log(1e6)
 """The log odds must reach SURE for a page, and ADVISE for the advice to restart. A restart cuts off
@@ -282,7 +278,7 @@ class Share(stored.Kept):
 
     def look(self, view: View, waiting: float) -> None:
         scrape, health = view.observation.scrape, view.observation.health
-        self._close = self._at_s is not None and view.at_s - self._at_s <= CLOSE_SECONDS
+        self._close = self._at_s is not None and view.at_s - self._at_s <= BRIEF_SECONDS
         self._at_s = view.at_s
         if scrape.outcome == _NOTHING_NEW:
             return

@@ -24,11 +24,12 @@ from vllm_watch.samples.observation import Call, Reading
 from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals import stored
 from vllm_watch.signals.life import AWAY_SECONDS_MAX
-from vllm_watch.signals.loading import LIVES_KEPT, START_SECONDS, Loading
+from vllm_watch.signals.loading import START_SECONDS, Loading
 from vllm_watch.signals.scales import (
     CONFIRMED,
     HALF_MINUTE_SECONDS,
     MINUTE_SECONDS,
+    PAST_KEPT,
     TEN_MINUTES_SECONDS,
 )
 from vllm_watch.support.quantities import in_words
@@ -165,14 +166,14 @@ class Detector(stored.Kept):
     KEPT: ClassVar[stored.Fields] = {
         **dict.fromkeys(("began_s", "answered_s", "up_since_s"), stored.number_or_none),
         **dict.fromkeys(("busy", "crashed", "looping"), stored.flag),
-        "lives": stored.last(LIVES_KEPT),
+        "lives": stored.last(PAST_KEPT),
         "demand": stored.part(Demand),
         "loading": stored.part(Loading),
         "share": stored.part(Share),
         "run": lambda state: None if state is None else stored.part(lambda: Run(0.0))(state),
         "earlier": stored.part(Earlier),
         "away_s": stored.amount,
-        "silences": stored.last(LIVES_KEPT),
+        "silences": stored.last(PAST_KEPT),
     }
     LATER = ("share", "earlier")
 
@@ -192,9 +193,9 @@ class Detector(stored.Kept):
         self._share = Share()
         self._crashed = False
         self._looping = False
-        self._lives: deque[float] = deque(maxlen=LIVES_KEPT)  # seconds from start to crash
+        self._lives: deque[float] = deque(maxlen=PAST_KEPT)  # seconds from start to crash
         self._away_s = 0.0  # longest absence that began without demand and ended by itself
-        self._silences: deque[float] = deque(maxlen=LIVES_KEPT)
+        self._silences: deque[float] = deque(maxlen=PAST_KEPT)
 
     def export_state(self, at_s: float = 0.0) -> dict[str, Any]:
         state = super().export_state()

@@ -20,6 +20,7 @@ from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals import stored
 from vllm_watch.signals.life import AWAY_SECONDS_MAX, model_of
 from vllm_watch.signals.scales import (
+    BRIEF_SECONDS,
     CONFIRMED,
     FEW,
     HALF,
@@ -109,13 +110,9 @@ NEEDS = Needs(
 STATE_VERSION = 3
 
 
-FDS_GROWN_UNSEEN_MIN = 8.0
-"""If only new connections show demand, this many are needed. Idle proxies open a few spare ones."""
-
-
 FDS_RISES_UNSEEN_MIN = 4
-"""Replaces CONFIRMED if too few requests are overdue to prove a hang. An idle client's
-pool opens all its connections at once."""
+"""This many polls must show new connections if too few requests are overdue to prove a hang. An idle
+client's pool opens all its connections at once, or in up to three steps."""
 
 
 _SUMMARIES = {
@@ -294,7 +291,8 @@ class Detector:
         engine, at_s = case.engine, case.view.at_s
         if engine.unseen_s is None or engine.fds_rises < CONFIRMED:
             return None
-        if engine.fds_grown < max(FDS_GROWN_UNSEEN_MIN, 2.0 * engine.fds_idle):
+        # Idle proxies open a few spare connections.
+        if engine.fds_grown < max(MANY, 2.0 * engine.fds_idle):
             return None
         unseen_s, still_s = at_s - engine.unseen_s, at_s - case.progress.life_s
         missed = engine.finish_rate * still_s
@@ -392,13 +390,6 @@ def _summary(case: Case, cause: str, still_s: float) -> str:
 
 STOPPED, RANK_WAIT = "stopped", "rank_wait"
 
-STOPPED_SECONDS = 20.0
-"""A stop is reported after this many seconds. A debugger needs a second or two to read a stack."""
-
-STOPPED_OF_SEVERAL_SECONDS = 5.0
-"""Replaces STOPPED_SECONDS if other targets step together with this one. Their stalls are reported
-after eight seconds."""
-
 
 _VICTIMS = ("hang", "admission_deadlock")
 
@@ -432,7 +423,8 @@ class Ranks:
         seen = {each.engine: each.stopped for each in view.observation.cpu if each.stopped}
         awake = {name for name, each in view.signals.engines.items() if each.state != "sleeping"}
         self._since_s = {name: self._since_s.get(name, view.at_s) for name in seen if name in awake}
-        patience_s = STOPPED_OF_SEVERAL_SECONDS if view.around.ranks else STOPPED_SECONDS
+        # A debugger needs a second or two to read a stack.
+        patience_s = BRIEF_SECONDS if view.around.ranks else MOMENT_SECONDS
         return {
             name: seen[name] or ""
             for name, since_s in self._since_s.items()

@@ -13,9 +13,7 @@ from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals import xid
 from vllm_watch.signals.holders import roles
-
-GPUS_MAX = 256
-"""At most this many devices are followed. 16 GPUs with 7 slices each are 128 devices."""
+from vllm_watch.signals.scales import KEPT_MAX, SHOWN_MAX
 
 
 class GpuRoster:
@@ -34,7 +32,7 @@ class GpuRoster:
             uuid: gpu for uuid, gpu in self._known.items() if gpu.mig_parent_uuid not in here
         }
         for uuid, gpu in here.items():
-            if uuid in self._known or len(self._known) < GPUS_MAX:
+            if uuid in self._known or len(self._known) < KEPT_MAX:
                 self._known[uuid] = gpu
         gone = [gpu for uuid, gpu in self._known.items() if uuid not in here]
         unseen = [gpu for gpu in gpus if gpu.lost and gpu.uuid not in self._known]
@@ -201,14 +199,10 @@ class HostDetector:
             severity=severity,
             restart_advised=bool(restarts),
             summary=f"GPU {first.gpu.index}{more}: {first.text}{named}",
-            evidence_for=tuple(map(_evidence, found[:EVIDENCE_MAX])),
+            evidence_for=tuple(map(_evidence, found[:SHOWN_MAX])),
             concerns=hit,
             restart_targets=tuple(dict.fromkeys(restarts)),
         )
-
-
-EVIDENCE_MAX = 12
-"""An incident lists at most this many findings."""
 
 
 def _lost(gpu: GpuSample) -> _Finding:

@@ -13,12 +13,8 @@ from vllm_watch.detectors.base import CLEAR, UNKNOWN, Verdict
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading
 from vllm_watch.signals.records import Sight
-from vllm_watch.signals.scales import FIVE_MINUTES_SECONDS, HOUR_SECONDS
+from vllm_watch.signals.scales import FIVE_MINUTES_SECONDS, HOUR_SECONDS, MANY
 from vllm_watch.support import plugins
-
-LOOKS_MIN = 6
-"""An input is missing if this many polls in a row lack it. A server's first answers may lack
-series."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +113,8 @@ class Inputs:
         ]
         why_not = None if reading is None else reading.why_not
         pattern = (looked, served, told, why_not)
-        if pattern == self._pattern and self._same > LOOKS_MIN:
+        # A server's first answers may lack series.
+        if pattern == self._pattern and self._same > MANY:
             return
         self._same = self._same + 1 if pattern == self._pattern else 0
         self._pattern = pattern
@@ -174,7 +171,7 @@ class Inputs:
 
 
 def _missing(seen: _Seen) -> bool | None:
-    if seen.without >= LOOKS_MIN:
+    if seen.without >= MANY:
         return True
     return False if seen.ever else None
 

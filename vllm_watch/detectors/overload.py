@@ -9,7 +9,13 @@ from pydantic import Field
 
 from vllm_watch.detectors.api_server import ApiServer
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
-from vllm_watch.detectors.collapse_causes import Cause, Finished, awaited_share, waits_for_peer
+from vllm_watch.detectors.collapse_causes import (
+    PASSES_SECONDS,
+    Cause,
+    Finished,
+    awaited_share,
+    waits_for_peer,
+)
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.detectors.per_engine import EngineLook, PerEngine
 from vllm_watch.samples.engine import EngineSample
@@ -17,15 +23,18 @@ from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals import capacity, stored
 from vllm_watch.signals.baseline import STARVED_RUNNING, STARVED_USAGE_MIN
 from vllm_watch.signals.blocks import Block, Blocks, began_anew
-from vllm_watch.signals.scales import FEW, HALF, HOUR_SECONDS, MINUTE_SECONDS, TEN_MINUTES_SECONDS
+from vllm_watch.signals.scales import (
+    FEW,
+    HALF,
+    HOUR_SECONDS,
+    MINUTE_SECONDS,
+    MOST_SHARE,
+    TEN_MINUTES_SECONDS,
+)
 from vllm_watch.signals.throughput import LEARNT_SECONDS, Mean
 from vllm_watch.support.quantities import in_words, requests
 
 DEMAND, DEFERRED, SMALL_CACHE, PAUSED = "demand", "deferred", "small_cache", "paused"
-
-SMALL_SHARE = 0.75
-"""A KV cache is small if it has less than this share of the previous process's cache. Two starts
-usually differ by less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +88,8 @@ def of_queue(queue: Queue) -> Cause:
     if queue.deferred is not None and queue.deferred >= most:
         return deferred(queue.deferred)
     full = queue.usage >= STARVED_USAGE_MIN
-    if queue.cache_ratio is not None and queue.cache_ratio < SMALL_SHARE and full:
+    # Two starts usually differ by less.
+    if queue.cache_ratio is not None and queue.cache_ratio < MOST_SHARE and full:
         text = f"the KV cache has {queue.cache_ratio:.0%} of the tokens that it had before the last restart"
         small = Evidence(name="kv_cache_ratio", value=queue.cache_ratio, unit="ratio", expected=1.0, text=text)  # fmt: skip
         return Cause(SMALL_CACHE, (small, queue.used()))
@@ -111,9 +121,9 @@ DRAIN_SHARE = 0.3
 """The incident ends when a new request waits less than this share of `delay_seconds`."""
 
 
-DEFERRED_SECONDS, DEFERRED_TIMES = 120.0, 4.0
+DEFERRED_TIMES = 4.0
 """Deferred requests wait, e.g. for a grammar. They are stuck if their number stays above
-FEW and above DEFERRED_TIMES × the usual number for DEFERRED_SECONDS. Compiling takes
+FEW and above DEFERRED_TIMES × the usual number for PASSES_SECONDS. Compiling takes
 seconds."""
 
 
@@ -209,7 +219,7 @@ class EngineJudge(stored.Kept):
             self._deferred.clear()
             return
         self._deferred.append((block.at_s, block.deferred))
-        while self._deferred[0][0] <= block.at_s - DEFERRED_SECONDS - block.seconds:
+        while self._deferred[0][0] <= block.at_s - PASSES_SECONDS - block.seconds:
             self._deferred.popleft()
         if self._stuck() is None:
             self._deferred_usual.add(block.deferred, block.seconds)
@@ -218,7 +228,7 @@ class EngineJudge(stored.Kept):
         usual = self._deferred_usual
         if (
             usual.weight < LEARNT_SECONDS
-            or self._deferred[-1][0] - self._deferred[0][0] < DEFERRED_SECONDS
+            or self._deferred[-1][0] - self._deferred[0][0] < PASSES_SECONDS
         ):
             return None
         floor = min(count for _, count in self._deferred)
@@ -247,7 +257,7 @@ class EngineJudge(stored.Kept):
         stuck = self._stuck() if self._deferred else None
         if stuck is not None:
             cause = deferred(stuck)
-            return self._verdict(cause, cause.evidence_for[0].text, DEFERRED_SECONDS, stuck)
+            return self._verdict(cause, cause.evidence_for[0].text, PASSES_SECONDS, stuck)
         firing = self.verdict.state == FIRING or self._fired
         self._fired = False
         limit = self._settings.delay_seconds * (DRAIN_SHARE if firing else 1.0)

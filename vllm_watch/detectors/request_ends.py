@@ -10,6 +10,7 @@ from vllm_watch.samples.engine import EngineSample, Histogram, Labelled
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.scales import (
+    DAYTIME_SECONDS,
     FEW,
     FIVE_MINUTES_SECONDS,
     HALF,
@@ -237,10 +238,6 @@ year."""
 LEARNT_ANSWERS = 50.0
 """The reference is known after this many earlier answers, over LEARNT_SECONDS."""
 
-PAST_HALF_SECONDS = 3 * 3600.0
-"""Half-life of an answer's weight in the reference. It is long, so that a fault does not become
-usual."""
-
 
 PRIOR_ANSWERS = 5.0
 """The usual share of affected answers starts as if one of five earlier answers had been
@@ -307,7 +304,8 @@ class Answers(stored.Kept):
         self._quiet_s += seconds
         passed_s = min(self._quiet_s, LEARNT_SECONDS) if newest.ended else 0.0
         self._quiet_s = 0.0 if newest.ended else self._quiet_s
-        keep = 0.5 ** (passed_s / PAST_HALF_SECONDS)
+        # It is long, so that a fault does not become usual.
+        keep = 0.5 ** (passed_s / DAYTIME_SECONDS)
         both = zip(self._past, newest, strict=True)
         self._past = Ends(*[keep * past + now for past, now in both])
         self._seconds = keep * self._seconds + passed_s

@@ -9,20 +9,13 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.record import short_record
 from vllm_watch.signals import state, stored
 from vllm_watch.signals.progress import Progress
-from vllm_watch.signals.scales import FEW, PAST_KEPT
+from vllm_watch.signals.scales import FEW, HALF_MINUTE_SECONDS, PAST_KEPT, SMALL_SHARE
 from vllm_watch.story.base import ADVISED_AFTER
 from vllm_watch.support.quantities import in_words, requests
-
-HABIT_SECONDS_MAX = 20.0
-"""A reported stall is learnt as a usual pause if it lasted at most this many seconds. An engine
-that hangs for a minute is unhealthy each time."""
 
 CANARY_SECONDS_MIN = 2.0
 """A canary (one-token request) that fails sooner than this was refused (wrong key or model
 name)."""
-
-GPU_IDLE_RATIO = 0.05
-"""A GPU below this utilization does not compute."""
 
 
 def _last() -> deque[float]:
@@ -96,7 +89,8 @@ class Engine(stored.Kept):
         """Learn from a pause that has ended."""
         if progress.pause_s >= state.STILL_SECONDS and not young:
             self.habits.survived.append(progress.pause_s)
-            if self.told_s is None or progress.pause_s <= HABIT_SECONDS_MAX:
+            # An engine that hangs for longer is unhealthy each time.
+            if self.told_s is None or progress.pause_s <= HALF_MINUTE_SECONDS:
                 self.habits.usual.append(progress.pause_s)
         elif not progress.pause_s:
             self.fds_idle = max(self.fds_idle, self.fds_grown)
@@ -170,7 +164,7 @@ def gpus_idle(view: View) -> bool:
     """Return True if no GPU of this host computes, and False if unknown."""
     shares = [gpu.utilization_ratio for gpu in view.gpus or ()]
     known = [share for share in shares if share is not None]
-    return bool(known) and max(known) < GPU_IDLE_RATIO
+    return bool(known) and max(known) < SMALL_SHARE
 
 
 def witnesses(case: Case) -> list[tuple[bool, Evidence]]:

@@ -8,12 +8,9 @@ from vllm_watch.detectors.base import Verdict
 from vllm_watch.incidents import incident, lost, relations
 from vllm_watch.incidents.incident import ACTIVE, RECOVERING, Incident, Worst
 from vllm_watch.signals import stored
-from vllm_watch.signals.scales import FEW, FIVE_MINUTES_SECONDS
+from vllm_watch.signals.scales import FEW, FIVE_MINUTES_SECONDS, MOMENT_SECONDS
 from vllm_watch.story.base import UNKNOWN
 from vllm_watch.story.kinds import story_of
-
-RETURNED_SECONDS = 10.0
-"""A finding that returns after this many seconds is a new occurrence."""
 
 Life = tuple[float | None, int]  # process start, number of counter resets
 
@@ -62,7 +59,7 @@ class Followed:
     def renew(self, verdict: Verdict, t: float, at_s: float) -> None:
         known, since_s = self.incident, self.recovering_since_s
         back = since_s is not None
-        returned = since_s is not None and at_s - since_s >= RETURNED_SECONDS
+        returned = since_s is not None and at_s - since_s >= MOMENT_SECONDS
         self.quiet_s, self.recovering_since_s = 0.0, None
         seen = replace(
             known, phase=ACTIVE, firing=True, ended_t=None, closes_t=None,

@@ -14,17 +14,13 @@ from vllm_watch.incidents import incident, relations
 from vllm_watch.incidents.followed import Followed, Life, family_of, worst_of
 from vllm_watch.incidents.incident import Incident, IncidentEvent, Key, identity, stepped
 from vllm_watch.incidents.lost import LostRequests
-from vllm_watch.incidents.recurrence import Recurrence
+from vllm_watch.incidents.recurrence import QUIET_SECONDS_MAX, Recurrence
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.scales import FEW
 
 STATE_VERSION = 3
-
-
-QUIET_LOOKS_SECONDS_MAX = 180.0
-"""If polls are rare, an incident may end after this many seconds without a finding."""
 
 
 @record
@@ -207,7 +203,7 @@ class Lifecycle:
     ) -> list[IncidentEvent]:
         begins = followed.recover(moment.t, moment.at_s)
         followed.quiet_s += 0.0 if begins else quiet_s
-        looks_s = min(FEW * self._usual_s, QUIET_LOOKS_SECONDS_MAX)
+        looks_s = min(FEW * self._usual_s, QUIET_SECONDS_MAX)
         left_s = max(followed.quiet_needed_s, looks_s) - followed.quiet_s
         followed.close_at(moment.t + max(0.0, left_s))
         if begins:

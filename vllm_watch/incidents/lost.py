@@ -9,18 +9,8 @@ from typing import Any, NamedTuple
 
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import stored
-from vllm_watch.signals.scales import KEPT_MAX, MINUTE_SECONDS
-
-USUAL_SECONDS = 1800.0
-"""Half-life of the usual failure rate, in seconds without incidents."""
-
-
-CHANCE_DEVIATIONS = 3.0
-"""Failures count as lost if they exceed the usual number by this many standard deviations
-(Poisson)."""
-
-PAST_MAX = 32
-"""This many earlier counts are kept, because incidents begin some polls before they open."""
+from vllm_watch.signals.scales import HOUR_SECONDS, KEPT_MAX, MINUTE_SECONDS
+from vllm_watch.signals.wander import OUTLIER
 
 
 class Counted(NamedTuple):
@@ -44,7 +34,7 @@ class _Engine:
     at_s: float
     well_s: float = 0.0
     well_failed: float = 0.0
-    past: deque[Counted] = field(default_factory=lambda: deque(maxlen=PAST_MAX))
+    past: deque[Counted] = field(default_factory=lambda: deque(maxlen=KEPT_MAX))
 
     def at(self, at_s: float) -> Counted:
         known = (each for each in reversed(self.past) if each.at_s <= at_s)
@@ -61,7 +51,7 @@ class _Engine:
             return None
         usual = self.well_failed / self.well_s * (at_s - then.at_s)
         beyond = failed - usual
-        return gone + (beyond if beyond > CHANCE_DEVIATIONS * sqrt(usual) else 0.0)
+        return gone + (beyond if beyond > OUTLIER * sqrt(usual) else 0.0)
 
 
 class LostRequests:
@@ -126,7 +116,7 @@ class LostRequests:
         gone = known.in_flight or 0.0 if anew else 0.0
         if well and not anew:
             passed_s = at_s - known.at_s
-            keep = 0.5 ** (passed_s / USUAL_SECONDS)
+            keep = 0.5 ** (passed_s / HOUR_SECONDS)
             known.well_s = known.well_s * keep + passed_s
             known.well_failed = known.well_failed * keep + failed
         if failed or gone:

@@ -1,18 +1,19 @@
 """Chooses the state to show for each engine.
 
-Without an active incident, the signals set it. An incident's state is shown until RETURNED_SECONDS
+Without an active incident, the signals set it. An incident's state is shown until MOMENT_SECONDS
 after the last finding. If the incident had recovered before, it is shown for QUIET_SECONDS_MAX.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vllm_watch.incidents.followed import RETURNED_SECONDS, Life
+from vllm_watch.incidents.followed import Life
 from vllm_watch.incidents.incident import RECOVERING, Incident
 from vllm_watch.incidents.recurrence import QUIET_SECONDS_MAX
 from vllm_watch.incidents.relations import ORDER, STATE_OF
 from vllm_watch.samples.record import completed
 from vllm_watch.signals.records import EngineSignals, TargetSignals
+from vllm_watch.signals.scales import MOMENT_SECONDS
 from vllm_watch.signals.state import of_all
 
 _OWN_REASONS = ("down", "starting", "sleeping")
@@ -67,7 +68,7 @@ class States:
             for each in candidates:
                 each.times = known.times if each.incident.id == known.incident.id else each.times
             first = same[0].phase == RECOVERING and same[0].times == known.times
-            if at_s - known.seen_s < (RETURNED_SECONDS if first else QUIET_SECONDS_MAX):
+            if at_s - known.seen_s < (MOMENT_SECONDS if first else QUIET_SECONDS_MAX):
                 candidates.append(_Given(same[0], life, known.seen_s, known.times))
         if not candidates:
             return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from vllm_watch.signals.scales import FEW
+from vllm_watch.signals.scales import FEW, PAST_KEPT
 
 if TYPE_CHECKING:
     from vllm_watch.incidents.incident import Incident
@@ -18,8 +18,6 @@ LOWERED, RAISED = "critical → warning: ", "raised to critical, because "
 RULE, NEXT_RULE = "rule", "next_rule"
 """Evidence with these names gives the rule that applied, and the next rule."""
 
-STEPS_MAX = 24
-"""An incident keeps at most this many steps, about 20 KB."""
 
 TEXT_MAX = 400
 
@@ -59,7 +57,7 @@ def extended(one: "Incident", t: float, event: str, *changes: str) -> tuple[Step
         named.get(RULE, ""), named.get(NEXT_RULE, ""), _texts(one.evidence_for), _texts(one.evidence_against),
         (*after, *filter(None, changes), *repeated),
     )  # fmt: skip
-    return (*one.way[:1], *one.way[1:][-(STEPS_MAX - 2) :], step)
+    return (*one.way[:1], *one.way[1:][-(PAST_KEPT - 2) :], step)
 
 
 def _texts(evidence: Sequence[Any]) -> tuple[str, ...]:

@@ -11,16 +11,20 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import KINDS, Block, Blocks, began_anew, tells_load
-from vllm_watch.signals.scales import ALIKE, HALF, MINUTE_SECONDS, SMALL_SHARE
+from vllm_watch.signals.scales import (
+    ALIKE,
+    BRIEF_SECONDS,
+    HALF,
+    KEPT_MAX,
+    MINUTE_SECONDS,
+    SMALL_SHARE,
+)
 from vllm_watch.signals.step_model import StepModel
-from vllm_watch.signals.throughput import Throughput
+from vllm_watch.signals.throughput import LEARNT_SECONDS, Throughput
 
 SCORE_OF_ALARM = 8.0
 """This sum of scores gives level 1. If healthy scores are normally distributed with unit variance
 and a mean of at most −2, one false alarm occurs in exp(2 · 2 · 8) blocks on average, over 10^13."""
-
-BLOCK_SHARE_MAX = 0.6
-"""One block changes the level by at most this, so that an alarm takes at least two blocks."""
 
 
 CEILING = 1.5
@@ -31,7 +35,7 @@ class Cusum:
     """A one-sided CUSUM (Page, Biometrika 41, 1954). The level goes from 0 to CEILING. An alarm begins at 1 and ends at CLEAR_AT.
 
     The score of a block is its distance above the tolerance, in standard deviations. The level is the sum of the scores, divided by
-    SCORE_OF_ALARM. A block changes it by at most its own seconds divided by ALARM_SECONDS (during an alarm, down by DRAIN_SECONDS).
+    SCORE_OF_ALARM. A block changes it by at most its own seconds divided by BRIEF_SECONDS (during an alarm, down by DRAIN_SECONDS).
     """
 
     CLEAR_AT = 0.25
@@ -41,10 +45,11 @@ class Cusum:
         self.alarm = False
 
     def add(self, score: float, seconds: float) -> bool:
-        up = min(seconds / ALARM_SECONDS, BLOCK_SHARE_MAX)
+        # An alarm takes at least two blocks.
+        up = min(seconds / BRIEF_SECONDS, HALF)
         down = up
         if self.alarm:
-            down = min(seconds / DRAIN_SECONDS, BLOCK_SHARE_MAX)
+            down = min(seconds / DRAIN_SECONDS, HALF)
         step = max(-down, min(up, score / SCORE_OF_ALARM))
         self.level = max(0.0, min(CEILING, self.level + step))
         if self.level >= 1.0 - 1e-9:
@@ -63,11 +68,6 @@ class Cusum:
     def silence(self, seconds: float) -> None:
         if not self.alarm:
             self.level *= 0.5 ** (seconds / MINUTE_SECONDS)
-
-
-FORMER_WORK_SECONDS = 900.0
-"""The models of a process with this much work replace those of the previous process. Models with
-less work replace only models that learnt from at most as much."""
 
 
 _FOUND_OUT = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
@@ -90,7 +90,7 @@ class Former:
     def end(self, models: Models, before: Fingerprint, now: Fingerprint) -> None:
         self.ended += 1
         ready = {each: model for each, model in models.items() if model.ready}
-        enough_s = min(FORMER_WORK_SECONDS, _worked_seconds(self.models))
+        enough_s = min(LEARNT_SECONDS, _worked_seconds(self.models))
         if ready and _worked_seconds(ready) >= enough_s and not self.surpassed:
             self.models, self.version = ready, self.version_now
         self.surpassed = False
@@ -150,10 +150,6 @@ SLOW_TOLERANCE = 0.18
 SLOW_DEVIATIONS = 2.0
 """In addition, this many standard deviations at the current load are tolerated."""
 
-ALARM_SECONDS = 7.0
-"""An engine must be slow or starved for this long before an alarm. Long prefills and host hiccups last
-a second or two."""
-
 
 STARVED_RATIO = 0.85
 """While requests wait, throughput counts as lost if it is below this share of the usual throughput.
@@ -179,9 +175,6 @@ DOUBT = 0.3
 
 DRIFT_BLOCKS = 8.0
 """The log ratio is smoothed over this many blocks."""
-
-EXCURSION_BLOCKS_MAX = 240
-"""At most this many blocks of a slowdown are kept (20 minutes at 5 s). If the slowdown ends without an alarm, these blocks widen the scatter."""
 
 
 @record
@@ -341,7 +334,7 @@ class Baseline:
             self._excursion = []
         elif self.slow.alarm:  # a reported slowdown must not become normal
             self._excursion = []
-        elif len(self._excursion) < EXCURSION_BLOCKS_MAX:
+        elif len(self._excursion) < KEPT_MAX:
             self._excursion.append(ratio)
 
     def _slowness(self, block: Block) -> tuple[float | None, float | None, float | None, bool]:

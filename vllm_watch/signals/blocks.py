@@ -7,15 +7,11 @@ from vllm_watch.samples.engine import EngineSample, Histogram, served
 from vllm_watch.samples.record import record
 from vllm_watch.signals import capacity
 from vllm_watch.signals.life import fell, never_falling
-from vllm_watch.signals.scales import FIVE_MINUTES_SECONDS
+from vllm_watch.signals.scales import BRIEF_SECONDS, FIVE_MINUTES_SECONDS, PART_SHARE
 from vllm_watch.signals.state import requests_awaiting_kv
 
 LONG_TOKENS = 16_384.0
 """A prompt is long if at least this many of its tokens are not counted yet. This is more than one step computes (--max-num-batched-tokens)."""
-
-DONE_SHARE = 0.25
-"""A prompt is done when its uncounted tokens have fallen to this share of their maximum. The share
-is above 0, because other requests free pages."""
 
 
 class LongPrompts:
@@ -42,7 +38,8 @@ class LongPrompts:
         self._most = max(self._most, self._under_way)
         # If tokens stay uncounted for longer, the cause is a leak or a preemption.
         late = at_s - self._since_s > FIVE_MINUTES_SECONDS
-        if late or self._under_way <= DONE_SHARE * self._most:
+        # The share is above 0, because other requests free pages.
+        if late or self._under_way <= PART_SHARE * self._most:
             self._under_way = self._most = self._gained = 0.0
         return True
 
@@ -51,11 +48,9 @@ BLOCK_SECONDS_MIN = 1.9
 """A block covers at least two intervals of one second."""
 
 BLOCK_STEPS_MIN = 20.0
-"""A block shorter than BLOCK_SECONDS_MAX has at least this many steps. Their mean duration varies
+"""A block shorter than BRIEF_SECONDS has at least this many steps. Their mean duration varies
 by a few per cent."""
 
-BLOCK_SECONDS_MAX = 8.0
-"""After this long, a block ends even with fewer steps, so that slow engines are judged."""
 
 NEEDED = ("requests_running", "kv_cache_usage", "prompt_tokens", "generation_tokens")
 """If one of these series is missing, the load would seem too light."""
@@ -145,7 +140,8 @@ class Blocks:
         if seconds < BLOCK_SECONDS_MIN:
             return None
         steps = _grown(_count(self._first.iteration_tokens), _count(sample.iteration_tokens))
-        if seconds < BLOCK_SECONDS_MAX and 0 < (steps or 0) < BLOCK_STEPS_MIN:
+        # A block ends even with fewer steps, so that slow engines are judged.
+        if seconds < BRIEF_SECONDS and 0 < (steps or 0) < BLOCK_STEPS_MIN:
             return None
         block = self._block(at_s, seconds, self._first, sample, engines)
         self._begin(at_s, sample)

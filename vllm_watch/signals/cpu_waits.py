@@ -11,7 +11,7 @@ from vllm_watch.samples.observation import EngineCpu
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
-from vllm_watch.signals.scales import HALF_MINUTE_SECONDS, MINUTE_SECONDS
+from vllm_watch.signals.scales import HALF_MINUTE_SECONDS, MINUTE_SECONDS, MOMENT_SECONDS
 from vllm_watch.signals.window import ENTRIES_MAX
 
 SAME_SECONDS = 1e-3
@@ -23,9 +23,6 @@ SMOOTHING = 0.3
 
 SHARE_MAX = 0.99
 """At most this share of a block counts as waiting. A wait is counted when it ends, so it may be longer than the block."""
-
-USUAL_SECONDS_MIN = 10.0
-"""The usual wait is known after this many seconds of healthy steps."""
 
 
 class Waits:
@@ -111,7 +108,7 @@ class StepWaits(stored.Kept):
         self._who = f"{b.name or 'the engine'} (PID {b.pid})" if b.pid else "the engine"
 
     def judge(self) -> Waited | None:
-        if self._now is None or self._step_seconds < USUAL_SECONDS_MIN:
+        if self._now is None or self._step_seconds < MOMENT_SECONDS:
             return None
         # Readings are late on a host that lacks CPUs.
         if self._unseen_seconds > HALF_MINUTE_SECONDS:

@@ -5,14 +5,11 @@ from typing import ClassVar
 
 from vllm_watch.samples.observation import Observation, ProcessState
 from vllm_watch.signals import stored
-from vllm_watch.signals.scales import MINUTE_SECONDS, ODD_TIMES
+from vllm_watch.signals.scales import MINUTE_SECONDS, ODD_TIMES, PAST_KEPT
 
 START_SECONDS = 1800.0
 """A start takes at most this long. The largest models take 10 to 20 minutes from network storage."""
 
-
-LIVES_KEPT = 8
-"""At most this many starts, uptimes and survived hangs are kept."""
 
 SAME_START_SECONDS = 2.0
 """Start times count as equal if they differ by at most this. They are computed from the boot time and kernel ticks, and the clock may be adjusted by a second."""
@@ -22,7 +19,7 @@ class Loading(stored.Kept):
     """Follows the starts of one server."""
 
     KEPT: ClassVar[stored.Fields] = {
-        "starts_s": stored.last(LIVES_KEPT),
+        "starts_s": stored.last(PAST_KEPT),
         "life_start": stored.number_or_none,
         "answered_t": stored.number_or_none,
         "silent_s": stored.number_or_none,
@@ -34,7 +31,7 @@ class Loading(stored.Kept):
     }
 
     def __init__(self) -> None:
-        self.starts_s: deque[float] = deque(maxlen=LIVES_KEPT)
+        self.starts_s: deque[float] = deque(maxlen=PAST_KEPT)
         self._life_start: float | None = None  # of the process that answered last
         self.answered_t: float | None = None
         self._silent_s: float | None = None
@@ -81,7 +78,7 @@ class Loading(stored.Kept):
         self.is_gone = process is not None and process.alive is False
         if process is not None and process.alive and process.start_time is not None:
             if self._life_start is None or not same_start(process.start_time, self._life_start):
-                if len(self._pids) < LIVES_KEPT:
+                if len(self._pids) < PAST_KEPT:
                     self._pids.add(process.pid)
                 self._begins(at_s, observation.t - process.start_time, f"process {process.pid}")
         elif self.is_gone:

@@ -14,7 +14,15 @@ from typing import Any, ClassVar, NamedTuple
 
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
-from vllm_watch.signals.scales import FEW, MOMENT_SECONDS, MOST_SHARE, SMALL_SHARE
+from vllm_watch.signals.scales import (
+    FEW,
+    FIVE_MINUTES_SECONDS,
+    KEPT_MAX,
+    MOMENT_SECONDS,
+    MOST_SHARE,
+    PART_SHARE,
+    SMALL_SHARE,
+)
 
 
 class RingBuffer:
@@ -56,17 +64,6 @@ GRAIN_SECONDS = 20.0
 ENTRIES = 180
 """Seconds between entries of the fine history, and the number of entries. The entries cover an hour."""
 
-COARSE_GRAIN_SECONDS = 240.0
-"""Seconds between entries of the coarse history, which covers half a day. Reported leaks fill the
-cache in three to eight hours."""
-
-RECENT_ENTRIES = 40
-"""This many recent blocks are kept. They show when a sudden change happened."""
-
-
-RISE_FROM, RISE_TO = 0.25, 0.75
-"""The growth of a loss is timed from the first to the second of these shares of its current value."""
-
 
 class Entry(NamedTuple):
     """KV usage and tokens at one moment."""
@@ -89,7 +86,7 @@ class Pages(stored.Kept):
         "capacity": stored.number_or_none,
         "history": lambda entries: _ring(map(_entry, entries)),
         "coarse": lambda entries: _ring(map(_entry, entries)),
-        "recent": lambda entries: deque(map(_entry, entries), RECENT_ENTRIES),
+        "recent": lambda entries: deque(map(_entry, entries), KEPT_MAX),
         "moves": partial(stored.numbers, count=2),
         "zeros": lambda zeros: tuple(map(stored.pair, zeros)),
     }
@@ -102,7 +99,7 @@ class Pages(stored.Kept):
         self._idle = [0.0, 1.0]  # seconds and minimum usage without requests
         self.idle_lost = 0.0
         self._history, self._coarse = _ring(()), _ring(())
-        self._recent: deque[Entry] = deque(maxlen=RECENT_ENTRIES)
+        self._recent: deque[Entry] = deque(maxlen=KEPT_MAX)
         self._moves = [0.0, 0.0]  # sums of squared changes of usage and of tokens in flight
         self._zeros: tuple[tuple[float, float], ...] = ()  # (cache share of a token, healthy level)
 
@@ -123,7 +120,9 @@ class Pages(stored.Kept):
             self._zeros = ()
         self._recent.append(entry)
         self._history.note(entry, GRAIN_SECONDS)
-        self._coarse.note(entry, COARSE_GRAIN_SECONDS)
+        # The coarse history covers half a day. Reported leaks fill the cache in three to
+        # eight hours.
+        self._coarse.note(entry, FIVE_MINUTES_SECONDS)
 
     def _note_idle(self, block: Block) -> None:
         if block.running or block.waiting or block.generated or block.kv_usage_end is None:
@@ -158,7 +157,7 @@ class Pages(stored.Kept):
         first = self._recent[0].at_s
         entries = [each for each in self._entries() if each.at_s < first] + list(self._recent)
         times: list[float] = []
-        limits = [RISE_TO * now, RISE_FROM * now]
+        limits = [MOST_SHARE * now, PART_SHARE * now]
         later: tuple[float, float] | None = None
         for entry in reversed(entries):
             level = entry.level(share) - zero

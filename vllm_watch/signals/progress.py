@@ -17,20 +17,20 @@ from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
 from vllm_watch.signals.capacity import kv_cache_tokens, longest_request_tokens
 from vllm_watch.signals.life import AWAY_SECONDS_MAX, never_falling
-from vllm_watch.signals.scales import FEW, MANY, MINUTE_SECONDS, NEARLY_ALL, TEN_MINUTES_SECONDS
+from vllm_watch.signals.scales import (
+    BRIEF_SECONDS,
+    FEW,
+    MANY,
+    MINUTE_SECONDS,
+    MOMENT_SECONDS,
+    NEARLY_ALL,
+    TEN_MINUTES_SECONDS,
+)
 from vllm_watch.support.quantities import in_words
 
 ATTENTION_TOKENS = 60_000.0
 """At this prompt length, attention costs as much as all other computation. An 8B Llama model needs
 16 GFLOP per token, plus 0.26 MFLOP for each earlier token."""
-
-
-TOGETHER_SECONDS = 8.0
-"""Clients that leave within this time after the last step have left together. A hung engine loses its clients one by one."""
-
-
-PACE_SECONDS = 10.0
-"""The usual rate of closed connections is averaged over this time. The rate rises when a client's pool shrinks."""
 
 
 @record
@@ -146,7 +146,8 @@ class Progress(stored.Kept):
     def _note_pace(self, seconds: float, was: Poll, now: Poll) -> None:
         closed = _fall(was.fds, now.fds, 0.0)
         if closed is not None and 0.0 < seconds < AWAY_SECONDS_MAX:
-            weight = 1.0 - exp(-seconds / PACE_SECONDS)
+            # The rate rises when a client's pool shrinks.
+            weight = 1.0 - exp(-seconds / MOMENT_SECONDS)
             self._pace += weight * (closed / seconds - self._pace)
 
     def _note_clients(self, at_s: float, now: Poll) -> None:
@@ -158,7 +159,8 @@ class Progress(stored.Kept):
                 self.gone, self._before = False, None
             return
         self._fds_least = None
-        if then is None or (at_s - self.served_s > TOGETHER_SECONDS and self.silent_polls > 1):
+        # A hung engine loses its clients one by one.
+        if then is None or (at_s - self.served_s > BRIEF_SECONDS and self.silent_polls > 1):
             return
         ended = max(0.0, then.work - now.work)  # these requests ended as usual
         usual = 2.0 * max(0.0, self._pace_before) * (at_s - self._before_s)

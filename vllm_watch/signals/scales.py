@@ -3,6 +3,10 @@
 A judgement has a number of its own only if recorded engines need it.
 """
 
+BRIEF_SECONDS = 8.0
+"""Steps, two polls, and the clocks of one host differ by less, so a shorter state may be an artefact.
+Long prefills and host hiccups last a second or two."""
+
 HALF_MINUTE_SECONDS = 30.0
 """What has ended is over if it does not return within this time. Retries and drained queues take
 seconds."""

@@ -15,13 +15,10 @@ from math import floor, inf, log, sqrt
 from typing import Any, ClassVar
 
 from vllm_watch.signals import stored
-from vllm_watch.signals.scales import CONFIRMED, MOMENT_SECONDS, ODD_TIMES, TWICE
+from vllm_watch.signals.scales import CONFIRMED, KEPT_MAX, MOMENT_SECONDS, ODD_TIMES, TWICE
 
 GRAIN = log(ODD_TIMES)
 
-
-LOADS_MAX = 64
-"""At most this many loads are kept. Eight by eight loads cover a factor of 25 in tokens and in KV usage."""
 
 USAGE_MIN, TOKENS_MIN = 0.01, 1.0
 """Smaller KV usage and fewer tokens cost no measurable time, and are raised to these values."""
@@ -37,7 +34,7 @@ class SeenLoads:
         return [[*key, *met] for key, met in self._met.items()]
 
     def restore(self, state: Sequence[Sequence[float]]) -> None:
-        rows = [stored.numbers(row, 6) for row in state[:LOADS_MAX]]
+        rows = [stored.numbers(row, 6) for row in state[:KEPT_MAX]]
         self._met = {(int(row[0]), int(row[1])): row[2:] for row in rows}
 
     def learn(self, step_seconds: float, tokens_per_step: float, kv_usage: float) -> None:
@@ -45,7 +42,7 @@ class SeenLoads:
         key = _key(tokens, usage)
         met = self._met.get(key)
         if met is None:
-            if len(self._met) < LOADS_MAX:
+            if len(self._met) < KEPT_MAX:
                 self._met[key] = [1.0, step_seconds, tokens, usage]
             return
         met[0] += 1.0

@@ -9,18 +9,11 @@ from typing import Any
 
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
-from vllm_watch.signals.scales import HOUR_SECONDS, ODD_TIMES
+from vllm_watch.signals.scales import ALIKE, BRIEF_SECONDS, HOUR_SECONDS, ODD_TIMES
 from vllm_watch.signals.step_model import READY_SECONDS
-
-SMOOTH_SECONDS = 8.0
-"""Smoothing time of the rates. Prompt tokens are counted only when a prefill ends."""
 
 LEARNT_SECONDS = 600.0
 """The usual value of a detector is known after this many seconds."""
-
-ALIKE = 1.3
-"""If requests pile up, throughput and KV cache per request are at most this many times as large as
-usual. With more KV cache, requests are longer than usual."""
 
 
 class Mean:
@@ -69,7 +62,8 @@ class Throughput:
 
     def see(self, block: Block) -> None:
         now = block.generated, block.prompted or 0.0
-        (generated, prompted), share = self._now or now, 1.0 - exp(-block.seconds / SMOOTH_SECONDS)
+        # Prompt tokens are counted only when a prefill ends.
+        (generated, prompted), share = self._now or now, 1.0 - exp(-block.seconds / BRIEF_SECONDS)
         self._now = generated + (now[0] - generated) * share, prompted + (now[1] - prompted) * share
 
     def learn(self, block: Block) -> None:
@@ -102,6 +96,7 @@ class Throughput:
     def crowds(self, block: Block) -> bool:
         """Return True if far more requests run than usual without a higher throughput. A slow engine made the requests pile up (Little's law)."""
         done, usual = self.ratio(), self.running_expected(block.kv_usage or 0.0)
+        # With more KV cache, requests are longer than usual.
         if done is None or not usual or done > ALIKE:
             return False
         return block.running > ODD_TIMES * self.running.value and block.running * ALIKE >= usual

@@ -4,16 +4,11 @@ from collections import deque
 from statistics import median
 
 from vllm_watch.signals import stored
-
-USUAL_OF = 15
-"""The usual interval is the median of this many recent intervals. The number is small, so that a new scrape interval counts within a minute."""
+from vllm_watch.signals.scales import HALF_MINUTE_SECONDS, PAST_KEPT
 
 STEP_FACTOR = 8.0
 """A clock step is longer than this many usual intervals. Timeouts and retries stretch an interval
 two- to threefold."""
-
-STEP_SECONDS_MIN = 20.0
-"""A clock step is longer than this. Even at an interval of 1 s, a scrape may be seconds late."""
 
 
 RESOLUTION_SECONDS = 1e-6
@@ -33,7 +28,7 @@ class Timeline:
         self._t: float | None = None
         self._monotonic_s: float | None = None
         self._at_s = 0.0
-        self._usual: deque[float] = deque(maxlen=USUAL_OF)
+        self._usual: deque[float] = deque(maxlen=PAST_KEPT)
 
     def advance(self, t: float, monotonic_s: float | None) -> tuple[float, bool]:
         """Return the seconds on the axis, and True if the time since the last call is known."""
@@ -49,7 +44,8 @@ class Timeline:
             step_s = t - last_t
             limit_s = PAUSE_SECONDS_MAX
             if self._usual:
-                limit_s = max(STEP_SECONDS_MIN, STEP_FACTOR * median(self._usual))
+                # Even at an interval of 1 s, a scrape may be seconds late.
+                limit_s = max(HALF_MINUTE_SECONDS, STEP_FACTOR * median(self._usual))
             known = RESOLUTION_SECONDS <= step_s <= limit_s
         if known:
             self._usual.append(step_s)

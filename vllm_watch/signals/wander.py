@@ -11,10 +11,7 @@ from statistics import median
 from typing import ClassVar
 
 from vllm_watch.signals import stored
-from vllm_watch.signals.scales import MINUTE_SECONDS
-
-SMOOTH_SECONDS = 20.0
-"""Smoothing time of step times and latencies. It covers a few answers, and shows a change within a minute."""
+from vllm_watch.signals.scales import FEW, KEPT_MAX, MINUTE_SECONDS, MOMENT_SECONDS
 
 FIRST, FIRST_MINUTES = 0.04, 8.0
 """At first, this change in a minute is assumed. The second value is the weight of this assumption in minutes."""
@@ -28,12 +25,6 @@ STRAY_FIRST = 0.08
 STRAY_MINUTES_MIN = 120.0
 """After this many minutes of work, the log ratio itself is judged, too, not only its changes."""
 
-PENDING_MAX = 60
-"""At most this many minutes of a suspected fault are kept. The fault may still end by itself."""
-
-UNREST_MINUTES = 4
-"""The scatter of pending changes counts as wander only if at least this many changes are pending. A
-fault comes at once or creeps evenly, but wander goes up and down."""
 
 MOVE = 0.6
 """If the log ratio changes by this much in a minute (1.8 times), a fault may begin or end."""
@@ -59,7 +50,7 @@ class Wander(stored.Kept):
         "square": stored.amount,
         "count": partial(stored.number, least=1.0),
         "level_square": stored.amount,
-        "pending": lambda kept: deque((stored.pair(each) for each in kept), PENDING_MAX),
+        "pending": lambda kept: deque((stored.pair(each) for each in kept), KEPT_MAX),
     }
 
     def __init__(self) -> None:
@@ -68,10 +59,10 @@ class Wander(stored.Kept):
         self._sum = self._seconds = 0.0
         self._square, self._count = FIRST**2, FIRST_MINUTES
         self._level_square = STRAY_FIRST**2
-        self._pending: deque[tuple[float, float]] = deque(maxlen=PENDING_MAX)  # change, log ratio
+        self._pending: deque[tuple[float, float]] = deque(maxlen=KEPT_MAX)  # change, log ratio
 
     def add(self, log_ratio: float, seconds: float, *, well: bool) -> None:
-        self.now += (log_ratio - self.now) * (1.0 - exp(-seconds / SMOOTH_SECONDS))
+        self.now += (log_ratio - self.now) * (1.0 - exp(-seconds / MOMENT_SECONDS))
         self._sum += log_ratio * seconds
         self._seconds += seconds
         # A minute is one of work, because step times of idle engines do not drift.
@@ -122,7 +113,8 @@ class Wander(stored.Kept):
 
     def _unrest(self) -> float:
         changes = [change for change, _ in self._pending if abs(change) < MOVE]
-        return scatter(changes) if len(changes) >= UNREST_MINUTES else 0.0
+        # A fault comes at once or creeps evenly, but wander goes up and down.
+        return scatter(changes) if len(changes) >= FEW else 0.0
 
 
 def _learnt(square: float, value: float, first: float, count: float) -> float:

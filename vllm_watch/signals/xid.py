@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vllm_watch.samples.gpu import GpuReading, GpuSample
-from vllm_watch.signals.scales import DAY_SECONDS, MINUTE_SECONDS
+from vllm_watch.signals.scales import DAY_SECONDS, KEPT_MAX, MINUTE_SECONDS
 
 APPLICATION, RESET, REBOOT, LINK, SUPPORT, NOTE = (
     "application", "reset", "reboot", "link", "support", "note",
@@ -114,10 +114,6 @@ def needs_hands(code: int) -> bool:
     return lookup(code).action in (RESET, REBOOT, LINK)
 
 
-CODES_MAX = 64
-"""At most this many codes are kept per GPU. A broken GPU may report any number of codes."""
-
-
 class RecentXids:
     """Follows the Xids of one host's GPUs."""
 
@@ -135,7 +131,7 @@ class RecentXids:
     def _gpu(self, at_s: float, gpu: GpuSample) -> GpuSample:
         told = self._reported.setdefault(gpu.uuid, {})
         for code in gpu.xid_errors or ():
-            if code in told or len(told) < CODES_MAX:
+            if code in told or len(told) < KEPT_MAX:
                 told[code] = at_s
         unused = gpu.processes == () and gpu.processes_complete is not False
         for code, told_s in list(told.items()):
