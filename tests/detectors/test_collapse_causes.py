@@ -14,8 +14,8 @@ from vllm_watch.detectors.collapse_causes import (
 )
 
 HELD = Starvation(
-    running=4.0, usage=0.98, length_ratio=1.0, preempted_share=0.0, preempting=False,
-    long_prompts_share=0.0, late_length_ratio=None, unheld=0.0, unheld_rise_seconds=None, unheld_surely=False,
+    running=4.0, usage=0.98, length_ratio=None, preempted_share=0.0, preempting=False,
+    long_prompts_share=0.0, unheld=0.0, unheld_rise_seconds=None, unheld_surely=False,
 )  # fmt: skip
 """Few requests hold all pages, as far as their tokens tell."""
 
@@ -25,8 +25,10 @@ THRASH = {"length_ratio": 3.0, "preempted_share": 0.5, "preempting": True}
 CAUSES = {  # what differs → cause, what speaks for it, what against, words of the last for it
     "few hold them": ({}, "kv_pinning", ["kv_unheld_ratio"], [], "the running requests (4) fill the KV cache themselves"),
     "... and others come and go": (
-        {"late_length_ratio": 1.2}, "kv_pinning", ["kv_unheld_ratio", "request_length_ratio"], [], "1.2 times as long"),
-    "... and all that come are long": ({"late_length_ratio": 2.5}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
+        {"length_ratio": 1.2}, "kv_pinning", ["kv_unheld_ratio", "request_length_ratio"], [], "1.2 times as long"),
+    "... who push each other out": (
+        {"length_ratio": 2.4, "preempting": True}, "kv_pinning", ["kv_unheld_ratio", "request_length_ratio"], [], "2.4 times as long"),
+    "... and all that come are long": ({"length_ratio": 2.5}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
     "they push each other out": (
         {"preempting": True}, "unknown", ["kv_unheld_ratio"], ["request_length_ratio"], "fill the KV cache themselves"),
     "all became long, and push each other out": (
@@ -43,8 +45,6 @@ CAUSES = {  # what differs → cause, what speaks for it, what against, words of
     "half of them is for KV from elsewhere": (
         {"awaiting": 3.0, "awaited": 0.5}, "peer_wait", ["requests_awaiting_kv"], [], "wait for KV from another server"),
     "less than half is": ({"awaiting": 3.0, "awaited": 0.48}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
-    "they push each other out, and are short": (
-        THRASH | {"length_ratio": 2.4, "preempting": False}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
     "they thrash in what a loss has left": (
         THRASH | LOST, "kv_pinning", ["kv_unheld_ratio"], [], "90% of the KV cache belongs to no running request"),
     "they thrash, and little is lost": (
@@ -55,8 +55,6 @@ CAUSES = {  # what differs → cause, what speaks for it, what against, words of
     "less than half is lost": ({"unheld": 0.48}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
     "lost bit by bit": (LEAKED, "unknown", ["kv_unheld_ratio"], ["prefill"], "came within 60 s"),
     "... for sure": (LEAKED | {"unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "came within 60 s"),
-    "... over five minutes": (
-        LEAKED | {"unheld_rise_seconds": 300.0}, "kv_leak", ["kv_unheld_ratio"], [], "came within 5 min"),
     "... within half a minute": (
         LEAKED | {"unheld_rise_seconds": 30.0, "unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "came within 30 s"),
     "... within seconds": (LEAKED | {"unheld_rise_seconds": 29.0}, "kv_pinning", ["kv_unheld_ratio"], [], "at once"),

@@ -90,9 +90,9 @@ def kept_on(judged):
 
 OTHERWISE = {
     "causes": {"slow": "thermal_throttle", "cache": "kv_leak"}, "capacity_tokens": 5.0, "unheld_rise_seconds": 7.0, "starving": True,
-    "starving_since_s": 8.0, "quiet_ratio": 0.9, "pids": [3], "clocks": {"GPU-0": 0.5}, "waiting_first": 10.0,
+    "quiet_ratio": 0.9, "pids": [3], "clocks": {"GPU-0": 0.5}, "waiting_first": 10.0,
     "unread_seconds": 11.0, "queue_grew": True, "asked_for": True, "starved_seconds": 12.0, "urgent": True, "restart": True,
-    "long_prompts": [1.0], "finished": [1.0, 2.0, 3.0], "finished_late": [4.0, 5.0, 6.0],
+    "long_prompts": [1.0], "finished": [1.0, 2.0, 3.0],
 }  # fmt: skip
 
 

@@ -275,17 +275,6 @@ def test_pages_are_lost_on_a_gpu_that_was_hot():
     assert judged.see(5, gpus=CALM, **LOST).cause == "kv_pinning"
 
 
-def test_those_that_finish_late_tell_whether_others_come_and_go():
-    """Requests from before the trouble finish first; after two of their lives whoever finishes is of its time."""
-    judged = well()
-    load = HELD | {"finished_tokens": 2400.0}
-    for seconds, told in ((15, False), (10, True)):
-        names = [each.name for each in judged.see(seconds, **load).evidence_for]
-        assert ("request_length_ratio" in names) == told
-    late = evidence(judged.see(5, **load), "request_length_ratio")
-    assert (late.value, late.expected) == (pytest.approx(1.2), 1.0)
-
-
 @pytest.mark.parametrize(
     "load", [THRASH, HELD, HELD | {"finished": 0.0, "finished_tokens": 0.0}],
     ids=["long ones finish", "usual ones finish", "none finish"],
@@ -353,9 +342,9 @@ def test_each_time_that_it_starves_is_timed_by_itself():
     judged.see(30)
     judged.see(5, **LOST | {"waiting": 7.0})
     kept = judged.kept
-    assert (kept["waiting_first"], kept["starving_since_s"]) == (7.0, judged.at_s)
+    assert kept["waiting_first"] == 7.0
     assert (kept["unread_seconds"], kept["starved_seconds"], kept["finished"]) == (5.0, 5.0, [0.0] * 3)  # fmt: skip
     judged.see(10, **LOST)
     kept = judged.kept
-    assert (kept["waiting_first"], kept["starving_since_s"]) == (7.0, judged.at_s - 10.0)
+    assert kept["waiting_first"] == 7.0
     assert kept["finished"][0] > 5.0

@@ -10,15 +10,13 @@ from vllm_watch.signals.baseline import SLOW_TOLERANCE, Baseline, Comparison
 from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.pages import none_prefilling
 from vllm_watch.signals.scales import (
-    FIVE_MINUTES_SECONDS,
+    FEW,
     HALF,
     HALF_MINUTE_SECONDS,
-    MANY,
     MINUTE_SECONDS,
     MOMENT_SECONDS,
     PART_SHARE,
     SMALL_SHARE,
-    TWICE,
 )
 from vllm_watch.support.quantities import in_words, requests
 
@@ -48,8 +46,8 @@ class Finished:
         self._tokens = self._tokens * keep + (block.finished_tokens or 0.0)
         self._preempted = self._preempted * keep + (block.preempted or 0.0)
 
-    def tokens(self, at_least: float = MANY) -> float | None:
-        return self._tokens / self._requests if self._requests >= at_least else None
+    def tokens(self) -> float | None:
+        return self._tokens / self._requests if self._requests >= FEW else None
 
     @property
     def preempting(self) -> bool:
@@ -58,11 +56,6 @@ class Finished:
     @property
     def preempted_share(self) -> float | None:
         return self._preempted / self._requests if self._requests > 0.0 else None
-
-
-def late_seconds(life_seconds: float) -> float:
-    """Return the seconds until requests from before a change count as ended."""
-    return min(MINUTE_SECONDS, max(MOMENT_SECONDS, TWICE * life_seconds))
 
 
 class LongPrompts:
@@ -156,7 +149,6 @@ class Starvation:
     preempted_share: float | None  # preemptions per finished request
     preempting: bool
     long_prompts_share: float | None
-    late_length_ratio: float | None  # `length_ratio` of requests that began during the shortage
     awaiting: float = 0.0
     awaited: float = 0.0  # cache share that requests waiting for KV may hold
     unheld: float | None  # share of the cache that no request holds
@@ -220,7 +212,7 @@ def _leak(facts: Starvation, share: float, rise: float) -> Cause:
     text = f"{_UNHELD.format(share)}; most of it came within {in_words(rise)}"
     found = (Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text),)
     # A few prefills pin pages within a minute.
-    if facts.unheld_surely or rise >= FIVE_MINUTES_SECONDS:
+    if facts.unheld_surely:
         return Cause(KV_LEAK, found)
     text = "a long prompt takes pages before its tokens are counted: the cause is unclear for some seconds"
     return Cause(UNKNOWN, found, (Evidence(name="prefill", value=None, text=text),))
@@ -254,10 +246,10 @@ def _held_by_few(facts: Starvation, unheld: float) -> Cause:
     text = f"the running requests ({facts.running:.0f}) fill the KV cache themselves"
     share = max(0.0, unheld)
     held = Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
-    late = facts.late_length_ratio
-    if late is not None and late < LONG_REQUESTS:
-        text = f"others still come and go, {late:.1f} times as long as they were after the start"
-        short = Evidence(name="request_length_ratio", value=late, expected=1.0, text=text)
+    length = facts.length_ratio
+    if length is not None and length < LONG_REQUESTS:
+        text = f"others still come and go, {length:.1f} times as long as they were after the start"
+        short = Evidence(name="request_length_ratio", value=length, expected=1.0, text=text)
         return Cause(KV_PINNING, (held, short))
     if facts.preempting:
         text = (

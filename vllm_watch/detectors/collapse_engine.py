@@ -14,9 +14,8 @@ from vllm_watch.detectors.collapse_causes import (
     Finished,
     LongPrompts,
     Unread,
-    late_seconds,
 )
-from vllm_watch.detectors.collapse_own import OwnWork, Stuck, Unserved
+from vllm_watch.detectors.collapse_own import OwnWork, Stuck
 from vllm_watch.detectors.consequences import PAGE, RESTART, Bar, Harm, explained, finding
 from vllm_watch.detectors.per_engine import EngineLook
 from vllm_watch.signals import capacity, stored
@@ -26,7 +25,6 @@ from vllm_watch.signals.cpu_waits import SMOOTHING, StepWaits
 from vllm_watch.signals.pages import Pages
 from vllm_watch.signals.scales import (
     CONFIRMED,
-    FEW,
     HALF,
     MOMENT_SECONDS,
     PART_SHARE,
@@ -76,9 +74,9 @@ class EngineJudge(stored.Kept):
         "harm": stored.part(Harm),
         "waits": stored.part(StepWaits),
         "long_prompts": stored.part(LongPrompts),
-        **dict.fromkeys(("finished", "finished_late"), stored.part(Finished)),
+        "finished": stored.part(Finished),
         **dict.fromkeys(("capacity_tokens", "unheld_rise_seconds"), stored.number_or_none),
-        **dict.fromkeys(("starving_since_s", "quiet_ratio", "waiting_first", "starved_seconds"), stored.number),
+        **dict.fromkeys(("quiet_ratio", "waiting_first", "starved_seconds"), stored.number),
         **dict.fromkeys(("starving", "queue_grew", "asked_for", "urgent", "restart"), stored.flag),
     }  # fmt: skip
     LATER = ("bar", "harm", "waits", "starved_seconds", "asked_for", "urgent")
@@ -97,15 +95,13 @@ class EngineJudge(stored.Kept):
         self._past = self.baseline.throughput
         self._pages = Pages()
         self._bar, self.harm = Bar(), Harm()
-        self._stuck, self.own_work, self._unserved = Stuck(), OwnWork(), Unserved()
+        self._stuck, self._own_work = Stuck(), OwnWork()
         self._waits, self._outlived_s = StepWaits(), 0.0
         self._capacity_tokens: float | None = None
         self._awaited = 0.0
         self._long_prompts = LongPrompts()
         self._finished = Finished()
-        self._finished_late = Finished()  # without requests from before the shortage
         self._starving = False
-        self._starving_since_s = 0.0
         self._unheld_rise_seconds: float | None = None
         self._waiting_first = 0.0
         self._alarms = {causes.SLOW: Alarm(), causes.CACHE: Alarm()}
@@ -119,7 +115,6 @@ class EngineJudge(stored.Kept):
         )
         if self.baseline.throughput is not self._past:
             self._begin()
-        self._unserved.look(look.at_s, look.sample, known=look.known)
         self._waits.look(look.at_s, look.cpu, known=look.known)
         if comparison is not None:
             self._follow(look, comparison)
@@ -155,7 +150,7 @@ class EngineJudge(stored.Kept):
         self._unread.seconds = stored.number(state["unread_seconds"])
 
     def _follow(self, look: EngineLook, comparison: Comparison) -> None:
-        at_s, block = look.at_s, comparison.block
+        block = comparison.block
         slow, starved = self.baseline.slow.level, self.baseline.starved.level
         doubt = max(slow, starved)
         slow_alarm, cache_alarm = self._alarms[causes.SLOW], self._alarms[causes.CACHE]
@@ -163,15 +158,12 @@ class EngineJudge(stored.Kept):
         cache_alarm.follow(block, self.baseline.starved, reason=comparison.starved_now)
         self.harm.add(block, well=doubt <= 0.0)
         self._stuck.add(block)
-        self._unserved.add(block)
-        self.own_work.add(block)
+        self._own_work.add(block)
         self._waits.take(block, comparison.expected_step_seconds, well=doubt < DOUBT)
         size = capacity.kv_cache_tokens(look.sample.cache_config_info, look.engines)
         self._capacity_tokens = size
         self._long_prompts.add(block, self._past.request_tokens())
         self._finished.add(block)
-        if at_s - self._starving_since_s >= late_seconds(self._past.life_seconds()):
-            self._finished_late.add(block)
         if comparison.slow_log_ratio is not None:
             self.quiet_ratio += SMOOTHING * (comparison.slow_log_ratio - self.quiet_ratio)
             odd = doubt > 0.0 or self.baseline.drift >= SMALL_SHARE
@@ -180,8 +172,7 @@ class EngineJudge(stored.Kept):
         self._awaited = causes.awaited_share(block, size, self._past.request_tokens())
         self._pages.note(block, size, well=not starving, awaited=self._awaited)
         if starving and not self._starving:
-            self._finished, self._finished_late = Finished(), Finished()
-            self._starving_since_s, self._waiting_first = at_s, block.waiting
+            self._finished, self._waiting_first = Finished(), block.waiting
             self._unread = Unread()
         self._starving = starving
         if starving:
@@ -216,9 +207,7 @@ class EngineJudge(stored.Kept):
             (self._bar.lasts, causes.SLOW, causes.SLOW_ENGINE),
             (partial(self._lost_at_idle, look), causes.CACHE, causes.KV_LEAK),
             (self._stuck.found, causes.STUCK, causes.UNKNOWN),
-            (self._unserved.left, causes.STUCK, causes.UNKNOWN),
-            (self._unserved.crawls, causes.SLOW, causes.UNKNOWN),
-            (self.own_work.found, causes.SLOW, causes.SLOW_ENGINE),
+            (self._own_work.found, causes.SLOW, causes.SLOW_ENGINE),
         )
         for test, family, cause in tests:
             odd = test()
@@ -331,7 +320,6 @@ class EngineJudge(stored.Kept):
     def _facts(self, comparison: Comparison) -> causes.Starvation:
         was = self.baseline.throughput.request_tokens()
         length = self._finished.tokens()
-        late = self._finished_late.tokens(FEW)
         block, size = comparison.block, self._capacity_tokens
         if self._unheld_rise_seconds is None:  # measured once, because later requests blur it
             self._unheld_rise_seconds = self._pages.rise_seconds()
@@ -340,7 +328,6 @@ class EngineJudge(stored.Kept):
             usage=block.kv_usage or 0.0,
             length_ratio=None if was is None or length is None else length / was,
             long_prompts_share=self._long_prompts.tokens / size if size else None,
-            late_length_ratio=None if was is None or late is None else late / was,
             preempted_share=self._finished.preempted_share,
             preempting=self._finished.preempting,
             awaiting=block.awaiting_kv,

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, NamedTuple
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.scales import (
-    FEW,
     FIVE_MINUTES_SECONDS,
     KEPT_MAX,
+    MANY,
     MOMENT_SECONDS,
     MOST_SHARE,
     PART_SHARE,
@@ -60,9 +60,9 @@ class RingBuffer:
         return tuple(self._values[at : at + self._width])
 
 
-GRAIN_SECONDS = 20.0
 ENTRIES = 180
-"""Seconds between entries of the fine history, and the number of entries. The entries cover an hour."""
+"""At one entry in five minutes, the history covers half a day. Reported leaks fill the cache in three
+to eight hours."""
 
 
 class Entry(NamedTuple):
@@ -84,7 +84,6 @@ class Pages(stored.Kept):
         "idle_tokens": stored.number_or_none,
         "idle_lost": stored.number,
         "capacity": stored.number_or_none,
-        "history": lambda entries: _ring(map(_entry, entries)),
         "coarse": lambda entries: _ring(map(_entry, entries)),
         "recent": lambda entries: deque(map(_entry, entries), KEPT_MAX),
         "moves": partial(stored.numbers, count=2),
@@ -98,7 +97,7 @@ class Pages(stored.Kept):
         self._idle_tokens: float | None = None  # `Entry.tokens` of the idle engine
         self._idle = [0.0, 1.0]  # seconds and minimum usage without requests
         self.idle_lost = 0.0
-        self._history, self._coarse = _ring(()), _ring(())
+        self._coarse = _ring(())
         self._recent: deque[Entry] = deque(maxlen=KEPT_MAX)
         self._moves = [0.0, 0.0]  # sums of squared changes of usage and of tokens in flight
         self._zeros: tuple[tuple[float, float], ...] = ()  # (cache share of a token, healthy level)
@@ -119,7 +118,6 @@ class Pages(stored.Kept):
         if well:
             self._zeros = ()
         self._recent.append(entry)
-        self._history.note(entry, GRAIN_SECONDS)
         # The coarse history covers half a day. Reported leaks fill the cache in three to
         # eight hours.
         self._coarse.note(entry, FIVE_MINUTES_SECONDS)
@@ -134,9 +132,7 @@ class Pages(stored.Kept):
             self.idle_lost, self._idle_tokens = self._idle[1], block.tokens_in_flight
 
     def export_state(self) -> dict[str, Any]:
-        histories = {"history": self._history, "coarse": self._coarse}
-        rows = {name: [list(entry) for entry in _rows(each)] for name, each in histories.items()}
-        return {**super().export_state(), **rows}
+        return {**super().export_state(), "coarse": [list(entry) for entry in _rows(self._coarse)]}
 
     def unheld(self) -> float | None:
         """Return the share of the cache that no request holds, or None if unknown. The result is the smaller of two estimates."""
@@ -154,8 +150,7 @@ class Pages(stored.Kept):
         if now is None or now <= 0.0:
             return None
         share, zero = min(self._zeros, key=lambda each: self._recent[-1].level(each[0]) - each[1])
-        first = self._recent[0].at_s
-        entries = [each for each in self._entries() if each.at_s < first] + list(self._recent)
+        entries = list(self._entries())
         times: list[float] = []
         limits = [MOST_SHARE * now, PART_SHARE * now]
         later: tuple[float, float] | None = None
@@ -169,16 +164,16 @@ class Pages(stored.Kept):
         return entries[-1].at_s - entries[0].at_s
 
     def _entries(self) -> Iterator[Entry]:
-        fine = list(_rows(self._history))
-        yield from (each for each in _rows(self._coarse) if each.at_s < fine[0].at_s)
-        yield from fine
+        first_s = self._recent[0].at_s if self._recent else inf
+        yield from (each for each in _rows(self._coarse) if each.at_s < first_s)
+        yield from self._recent
 
     def _learn_zeros(self) -> tuple[tuple[float, float], ...]:
         if self._zeros:
             return self._zeros
         well = [entry for entry in self._entries() if entry.well]
         # Fewer entries may be a single prefill.
-        if len(well) < FEW:
+        if len(well) < MANY:
             return ()
         shares = []
         if self._capacity:

@@ -105,6 +105,3 @@ class Throughput:
         if self.finished.value <= 0.0 or self.finished_tokens.value <= 0.0:
             return None
         return self.finished_tokens.value / self.finished.value
-
-    def life_seconds(self) -> float:
-        return self.running.value / self.finished.value if self.finished.value > 0.0 else 0.0

@@ -45,19 +45,3 @@ GROUPS = {
 @pytest.mark.parametrize(("gpus", "said"), GROUPS.values(), ids=GROUPS)
 def test_a_group(gpus, said):
     assert list(remarks(look_on(lambda s: gpus, seconds=0))) == said
-
-
-@pytest.mark.parametrize(("gib", "told"), [(40.5, False), (43, True)])
-def test_a_steady_engine_that_takes_more(gib, told):
-    """A remark for a person; its verdict stays."""
-    (one,) = look_on(lambda s: gpu(core(gib=40 if s < 600 else gib)), seconds=3600, step=60)
-    judged = one.holders[0].judged
-    assert judged.verdict == "vllm"
-    assert any("it grew by 3.0 GiB in 60 min" in text for text in judged.evidence) is told
-
-
-def test_an_engine_that_loads_is_not_said_to_grow():
-    """It is younger than half an hour."""
-    start = {"create_time": 1_770_000_000.0 - 60}
-    (one,) = look_on(lambda s: gpu(core(gib=1 + s / 100, **start)), seconds=600, step=60)
-    assert one.holders[0].judged.evidence == ("a vLLM engine core, by its title",)

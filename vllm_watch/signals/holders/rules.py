@@ -25,7 +25,7 @@ from vllm_watch.signals.holders.track import (
     place_of,
 )
 from vllm_watch.signals.loading import SAME_START_SECONDS
-from vllm_watch.support.quantities import cores, seconds, size
+from vllm_watch.support.quantities import cores, seconds
 
 
 @record
@@ -229,12 +229,6 @@ sample may be a poll old."""
 SPINNING_FACTOR = 5.0
 """If no server answers, an orphan that keeps its GPU busy is stale after this many times the usual limit."""
 
-GROWN_BYTES_MIN = 2**30
-"""Growth below this is not mentioned. Graphs and workspaces of new shapes add some hundred MiB."""
-
-STEADY_SECONDS = 1800.0
-"""Growth is mentioned only if the engine was at least this old when first seen. A younger engine may be loading or warming up."""
-
 _WORDS = {
     roles.SERVER: "vLLM's server, by its command line",
     roles.CORE: "a vLLM engine core, by its title",
@@ -289,22 +283,9 @@ def living(case: Case) -> Judged | None:
     server = next(filter(roles.is_vllm_command, case.process.ancestors or ()), None)
     if server is not None:
         evidence.append(f"its server lives: {server[:80]}")
-    evidence += _grown(case)
     if case.process.state in ("T", "t"):
         evidence.append("it is stopped (a signal or a debugger)")
     return Judged(verdict=records.VLLM, evidence=tuple(evidence))
-
-
-def _grown(case: Case) -> list[str]:
-    track, process = case.track, case.process
-    if None in (track.first_bytes, process.used_bytes, process.create_time):
-        return []
-    grown = (process.used_bytes or 0) - (track.first_bytes or 0)
-    watched_s = track.last_s - track.first_s
-    steady = case.t - watched_s - (process.create_time or 0.0) >= STEADY_SECONDS
-    if grown < GROWN_BYTES_MIN or not steady:
-        return []
-    return [f"it grew by {size(grown)} in {seconds(watched_s)}, long after it was loaded"]
 
 
 def stands_by(case: Case) -> Judged | None:

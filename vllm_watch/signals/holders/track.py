@@ -26,7 +26,6 @@ DEAD_STATES = frozenset("ZX")
 class Track:
     """One process on one GPU."""
 
-    first_s: float
     last_s: float
     process: ProcessSample
     ppid: int | None
@@ -36,7 +35,6 @@ class Track:
     role: str | None
     place: str | None
     outside: bool  # in no container
-    first_bytes: int | None
     worked: bool = False
     work_known: bool = False
     reparented_s: float | None = None
@@ -53,9 +51,9 @@ class Track:
 def begin(at_s: float, process: ProcessSample) -> Track:
     """Start tracking a process."""
     return Track(
-        first_s=at_s, last_s=at_s, process=process, ppid=process.ppid,
+        last_s=at_s, process=process, ppid=process.ppid,
         idle_s=at_s, gpu_idle_s=at_s, state_s=at_s,
-        first_bytes=process.used_bytes, role=roles.of_process(process), place=place_of(process.cgroup),
+        role=roles.of_process(process), place=place_of(process.cgroup),
         outside=is_outside(process.cgroup),
     )  # fmt: skip
 
