@@ -33,7 +33,7 @@ class Drafting:
 
 def test_it_is_told_after_two_minutes_and_over_when_drafts_are_accepted_again():
     drafting = Drafting()
-    drafting.run(310, 0.7)
+    drafting.run(610, 0.7)
     assert drafting.run(120, 0.2) == []
     (opened,) = drafting.run(120, 0.2)
     incident = opened.incident

@@ -4,7 +4,7 @@ Source: vLLM #42484, #16985 (slow until restarted), #45387 (pages held).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from vllm_watch.detectors import collapse_causes
 from vllm_watch.detectors.base import FIRING, Evidence, Verdict, View
@@ -15,11 +15,11 @@ from vllm_watch.detectors.per_engine import PerEngine
 from vllm_watch.settings.base import Settings as Base
 from vllm_watch.signals.scales import (
     DAYTIME_SECONDS,
-    FIVE_MINUTES_SECONDS,
     HALF,
     HOUR_SECONDS,
     PART_SHARE,
 )
+from vllm_watch.signals.throughput import LEARNT_SECONDS, Mean
 
 NEEDS = collapse_causes.NEEDS
 
@@ -35,8 +35,7 @@ SPEC_ACCEPTANCE = "spec_acceptance"
 class Acceptance:
     """Follows one engine's share of accepted drafts."""
 
-    usual: float = 0.0
-    learnt_s: float = 0.0
+    usual: Mean = field(default_factory=lambda: Mean(HOUR_SECONDS))
     last_s: float | None = None
     low_since_s: float | None = None
 
@@ -45,26 +44,21 @@ class Acceptance:
         if share is None:
             return None
         # Other mixes of requests lowered the share by at most a third.
-        low = (
-            self.learnt_s >= FIVE_MINUTES_SECONDS and share < HALF * self.usual >= HALF * PART_SHARE
-        )
-        if not low:
-            self._learn(passed_s, share)
+        usual = self.usual.value if self.usual.weight >= LEARNT_SECONDS else 0.0
+        if not share < HALF * usual >= HALF * PART_SHARE:
+            self.low_since_s = None
+            if passed_s > 0.0:
+                self.usual.add(share, passed_s)
             return None
         if self.low_since_s is None:
             self.low_since_s = at_s
         if at_s - self.low_since_s > DAYTIME_SECONDS:
-            self.usual, self.learnt_s, self.low_since_s = 0.0, 0.0, None
+            self.usual, self.low_since_s = Mean(HOUR_SECONDS), None
             return None
         return Evidence(
-            name="spec_acceptance_ratio", value=round(share, 3), unit="ratio", expected=round(self.usual, 3),
-            text=f"{share:.0%} of drafted tokens are accepted, usually {self.usual:.0%}",
+            name="spec_acceptance_ratio", value=round(share, 3), unit="ratio", expected=round(usual, 3),
+            text=f"{share:.0%} of drafted tokens are accepted, usually {usual:.0%}",
         )  # fmt: skip
-
-    def _learn(self, passed_s: float, share: float) -> None:
-        self.low_since_s, self.learnt_s = None, self.learnt_s + passed_s
-        of_all = passed_s / self.learnt_s if self.learnt_s else 1.0
-        self.usual += (share - self.usual) * max(of_all, 1.0 - 0.5 ** (passed_s / HOUR_SECONDS))
 
 
 class Acceptances:
@@ -97,7 +91,7 @@ class Acceptances:
             severity=verdict.severity if verdict.state == FIRING else "ticket",
             summary=f"Engine {verdict.engine}: {fallen.text}", evidence_for=(fallen, *found),
             since_seconds=view.at_s - since_s,
-            measure=self._engines[verdict.engine or ""].usual - float(fallen.value or 0.0),
+            measure=self._engines[verdict.engine or ""].usual.value - float(fallen.value or 0.0),
         )  # fmt: skip
 
 

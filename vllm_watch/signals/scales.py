@@ -8,8 +8,8 @@ BRIEF_SECONDS = 8.0
 Long prefills and host hiccups last a second or two."""
 
 HALF_MINUTE_SECONDS = 30.0
-"""What has ended is over if it does not return within this time. Retries and drained queues take
-seconds."""
+"""A finding is over if it does not return within this time. Retries and drained queues interrupt it
+for seconds."""
 
 MOMENT_SECONDS = 15.0
 """A state is real if it lasts this long. A hiccup of host, network or scheduler ends sooner (9 to 14
