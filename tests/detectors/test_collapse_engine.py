@@ -35,7 +35,7 @@ def test_a_judge_that_has_seen_nothing_says_and_keeps_nothing():
     assert {name: kept[name] for name in kept if isinstance(kept[name], bool)} == dict.fromkeys(
         ("starving", "queue_grew", "asked_for", "urgent", "restart"), False
     )
-    assert (kept["quiet_ratio"], kept["starved_seconds"], kept["waiting_first"]) == (0.0, 0.0, 0.0)
+    assert (kept["quiet_ratio"], kept["starved_seconds"], kept["waiting_first"]) == (0.0, 0.0, None)
 
 
 def test_the_step_time_that_is_told_is_smoothed_over_the_last_blocks():

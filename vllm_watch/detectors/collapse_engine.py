@@ -75,8 +75,8 @@ class EngineJudge(stored.Kept):
         "waits": stored.part(StepWaits),
         "long_prompts": stored.part(LongPrompts),
         "finished": stored.part(Finished),
-        **dict.fromkeys(("capacity_tokens", "unheld_rise_seconds"), stored.number_or_none),
-        **dict.fromkeys(("quiet_ratio", "waiting_first", "starved_seconds"), stored.number),
+        **dict.fromkeys(("capacity_tokens", "unheld_rise_seconds", "waiting_first"), stored.number_or_none),
+        **dict.fromkeys(("quiet_ratio", "starved_seconds"), stored.number),
         **dict.fromkeys(("starving", "queue_grew", "asked_for", "urgent", "restart"), stored.flag),
     }  # fmt: skip
     LATER = ("bar", "harm", "waits", "starved_seconds", "asked_for", "urgent")
@@ -103,7 +103,7 @@ class EngineJudge(stored.Kept):
         self._finished = Finished()
         self._starving = False
         self._unheld_rise_seconds: float | None = None
-        self._waiting_first = 0.0
+        self._waiting_first: float | None = None  # since the queue was empty
         self._alarms = {causes.SLOW: Alarm(), causes.CACHE: Alarm()}
         self._unread = Unread()
 
@@ -172,8 +172,11 @@ class EngineJudge(stored.Kept):
         self._awaited = causes.awaited_share(block, size, self._past.request_tokens())
         self._pages.note(block, size, well=not starving, awaited=self._awaited)
         if starving and not self._starving:
-            self._finished, self._waiting_first = Finished(), block.waiting
-            self._unread = Unread()
+            self._finished, self._unread = Finished(), Unread()
+            first = self._waiting_first
+            self._waiting_first = block.waiting if first is None else min(first, block.waiting)
+        elif not starving and block.waiting_min < 1.0:
+            self._waiting_first = None  # the queue has drained
         self._starving = starving
         if starving:
             self._unread.follow(comparison, self.baseline, self._pages.unheld())
@@ -271,7 +274,7 @@ class EngineJudge(stored.Kept):
         self._asked_for = long and not most
         self._starved_seconds += block.seconds if comparison.starved_now else 0.0
         self._restart = self._restart or (most and self._unread.surely and not self._awaited)
-        grown = TWICE * (self._waiting_first + QUEUE_REQUESTS_MIN)
+        grown = TWICE * ((self._waiting_first or 0.0) + QUEUE_REQUESTS_MIN)
         # While the alarm clears, a long queue is normal.
         self._queue_grew |= comparison.starved_now and block.waiting >= grown
         found = causes.of_starvation(facts)

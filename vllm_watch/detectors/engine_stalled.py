@@ -30,7 +30,7 @@ from vllm_watch.signals.scales import (
     ODD_TIMES,
     TWICE,
 )
-from vllm_watch.signals.state import operation, waits_for_kv
+from vllm_watch.signals.state import is_connected, operation, waits_for_kv
 from vllm_watch.story.engine_stalled import STORY
 from vllm_watch.support.quantities import in_words, requests
 
@@ -224,12 +224,9 @@ class Detector:
                 summary="this vLLM exports no counter of its work",
             )  # fmt: skip
         stall_witnesses.hear_canary(case, alone=len(self._engines) == 1)
-        believed = (
-            progress.met
-            or not sample.requests_running
-            or engine.canary_failures > 0
-            or (case.alone and self._unseen(case) is not None)
-        )
+        believed = engine.canary_failures > 0 or (
+            (progress.met or not sample.requests_running) and not _waits_by_itself(sample)
+        ) or (case.alone and self._unseen(case) is not None)  # fmt: skip
         self._want_canary(case, believed=believed)
         finding = self._at_work(case, believed=believed) or self._canary(case)
         if finding is None and not progress.work and case.alone:
@@ -252,15 +249,15 @@ class Detector:
         view, sample, progress = case.view, case.sample, case.progress
         if not progress.work:
             return None
+        # In doubt, wait until the clients of a hung engine have given up (OpenAI's after 600 s).
         queued_s = view.at_s - progress.queued_s
-        if queued_s >= self._settings.notice_waiting_seconds:
+        if queued_s >= (self._settings.notice_waiting_seconds if believed else AWAY_SECONDS_MAX):
             if waits_for_kv(sample, paired=bool(view.around.peers)):
                 return PEER_WAIT, queued_s
             usage = sample.kv_cache_usage
             empty = usage is None or usage <= self._settings.kv_empty_ratio
             return ("admission_deadlock" if empty else "hang"), queued_s
         still_s = view.at_s - progress.life_s
-        # In doubt, wait until the clients of a hung engine have given up (OpenAI's after 600 s).
         notice_s = self._notice_seconds(case) if believed else AWAY_SECONDS_MAX
         if sample.requests_running and not case.steps and still_s >= notice_s:
             return "hang", still_s
@@ -356,6 +353,16 @@ class Detector:
                 case, still_s, limit_s if helps else None, survived_s
             ),
         )
+
+
+def _waits_by_itself(sample: EngineSample) -> bool:
+    """Return True if so few requests wait, all deferred, that their grammars may compile.
+
+    Source: vLLM #54003 (minutes to hours for one schema). A scheduler that is locked up defers all requests.
+    """
+    waiting, reasons = sample.requests_waiting or 0.0, sample.requests_waiting_by_reason or {}
+    few = not sample.requests_running and 0.0 < waiting < FEW
+    return few and reasons.get("deferred", 0.0) >= waiting and not is_connected(sample)
 
 
 def _under_way(case: Case) -> str | None:

@@ -57,14 +57,16 @@ NEEDED = ("requests_running", "kv_cache_usage", "prompt_tokens", "generation_tok
 
 LOAD = ("iteration_tokens", "inter_token_latency", "prefix_cache_queries", "prefix_cache_hits")
 
-LONG_PROMPTS, DRAFTING, MEDIA = "long_prompts", "drafting", "media"
-"""Blocks of these kinds are compared only with blocks of the same kind. Tokens of long prompts are counted late, and drafts and media cost more."""
+LONG_PROMPTS, RECOMPUTING = "long_prompts", "recomputing"
+DRAFTING, MEDIA = "drafting", "media"
+"""Blocks of these kinds are compared only with blocks of the same kind. Tokens of long prompts are counted late,
+those that are computed again after a preemption never, and drafts and media cost more."""
 
 ADAPTERS = ("adapters_1", "adapters_4", "adapters_16")
 """Kinds of blocks by the number of LoRA adapters in use: 1 to 3, 4 to 15, or more. Switching
 adapters costs time."""
 
-KINDS = frozenset((*LOAD, LONG_PROMPTS, DRAFTING, MEDIA, *ADAPTERS))
+KINDS = frozenset((*LOAD, LONG_PROMPTS, RECOMPUTING, DRAFTING, MEDIA, *ADAPTERS))
 
 _WATCHED = (*LOAD, "requests_waiting")
 _needed_of, _watched_of = attrgetter(*NEEDED), attrgetter(*_WATCHED)
@@ -97,6 +99,7 @@ class Block:
     deferred: float | None = None
     awaiting_kv: float = 0.0  # requests that hold pages for remote KV
     long_prompts: bool = False  # some tokens are counted in another block
+    recomputing: bool = False  # some tokens were counted before, because requests were preempted
     drafting: bool = False
     media: bool = False
     adapters: int = 0
@@ -104,12 +107,19 @@ class Block:
 
     @property
     def apart(self) -> frozenset[str]:
-        if not (self.lacks or self.long_prompts or self.drafting or self.media or self.adapters):
+        special = {
+            LONG_PROMPTS: self.long_prompts, RECOMPUTING: self.recomputing, DRAFTING: self.drafting, MEDIA: self.media,
+        }  # fmt: skip
+        if not (self.lacks or self.adapters or any(special.values())):
             return _NOTHING
-        special = {LONG_PROMPTS: self.long_prompts, DRAFTING: self.drafting, MEDIA: self.media}
         if self.adapters:
             special[ADAPTERS[min(2, (self.adapters.bit_length() - 1) // 2)]] = True
         return self.lacks.intersection(LOAD).union(name for name in special if special[name])
+
+    @property
+    def miscounted(self) -> bool:
+        """Return True if the counters do not show the tokens of its steps."""
+        return self.long_prompts or self.recomputing
 
 
 class Blocks:
@@ -123,6 +133,7 @@ class Blocks:
         self._lacks = _NOTHING
         self._adapters = 0
         self._long_prompts = LongPrompts()
+        self._preempted = False  # in the last block: its requests are computed again in this one
 
     def add(
         self, at_s: float, sample: EngineSample, *, anew: bool, engines: int = 1
@@ -175,6 +186,8 @@ class Blocks:
         prompted = _computed(prompt, a, b)
         steps, step_seconds = _pace(a, b, seconds, generated, busy=self._lows[0] > 0)
         counted = (prompt or 0.0) + generated
+        preempted = _grown(a.preemptions, b.preemptions)
+        before, self._preempted = self._preempted, bool(preempted)
         return Block(
             at_s=at_s,
             seconds=seconds,
@@ -190,7 +203,7 @@ class Blocks:
             prompted=None if prompted is None else prompted / seconds,
             finished=_grown(served(a), served(b)),
             finished_tokens=tokens,
-            preempted=_grown(a.preemptions, b.preemptions),
+            preempted=preempted,
             prompts=_grown(_count(a.ttft), _count(b.ttft)),
             first_token_seconds=_sum_grown(a.ttft, b.ttft),
             kv_usage_end=b.kv_cache_usage,
@@ -198,6 +211,7 @@ class Blocks:
             deferred=(b.requests_waiting_by_reason or {}).get("deferred"),
             awaiting_kv=requests_awaiting_kv(b),
             long_prompts=self._note_prompts(at_s, a, b, engines, counted, tokens or 0.0),
+            recomputing=before or self._preempted,
             drafting=bool(_grown(a.spec_num_draft_tokens, b.spec_num_draft_tokens)),
             media=bool(_grown(a.mm_cache_queries, b.mm_cache_queries)),
             adapters=self._adapters,
