@@ -178,6 +178,16 @@ def test_thrash_pages_when_the_queue_has_doubled_while_it_lasts(waiting, load, s
     assert judged.see(30, **THRASH).severity == "ticket"
 
 
+@pytest.mark.parametrize(("drained", "severity"), [(0.0, "ticket"), (1.0, "page")])
+def test_a_queue_grows_from_when_it_was_empty(drained, severity):
+    """60 waited at first; a relapse at 100 does not begin to count anew, unless the queue drained."""
+    judged = well()
+    judged.see(60, **THRASH)
+    judged.see(30, waiting=100.0, waiting_min=drained)
+    judged.see(60, **THRASH | {"waiting": 100.0})
+    assert judged.see(5, **THRASH | {"waiting": 150.0}).severity == severity
+
+
 def leaked(judged, seconds=100):
     """Pages are lost bit by bit, until six tenths of the cache are nobody's."""
     for step in range(1, seconds // 5 + 1):

@@ -137,6 +137,38 @@ def test_what_is_deferred_otherwise_is_no_wait_for_kv():
         assert first_firing(said, "0")[1].cause == "admission_deadlock"
 
 
+def test_one_or_two_that_are_deferred_may_wait_for_a_grammar():
+    """After ten minutes it is a ticket without advice; before, a one-token request tells."""
+    for count, fields in (
+        (1.0, {}),
+        (2.0, {"num_requests_kv_fetch_by_stage": {"in_progress": 0.0}}),
+    ):
+        reasons = {"requests_waiting_by_reason": {"capacity": 0.0, "deferred": count}}
+        queue = frozen(60, 900, running=0.0, waiting=count, kv=0.0, **reasons | fields)
+        said = stalls([*HEALTHY, *queue])
+        second, verdict = first_firing(said, "0")
+        assert (second, verdict.cause, verdict.severity) == (660, "admission_deadlock", "ticket")
+        assert not any(each.restart_advised for _, found in said for each in found)
+        detector = Detector(Settings())
+        judge(detector, [*HEALTHY, *queue[:20]])
+        assert detector.canary_wanted == {"0": True}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"requests_waiting_by_reason": {"capacity": 1.0, "deferred": 1.0}},
+        {"requests_waiting_by_reason": {"deferred": 2.0}, "external_prefix_cache_queries": 9e3, "num_requests_kv_fetch_by_stage": {"in_progress": 0.0}},
+        {},
+    ],
+    ids=["not all are", "a KV connector may hold them", "not told"],
+)  # fmt: skip
+def test_a_queue_of_two_that_is_not_deferred_by_itself_is_stuck(fields):
+    said = stalls([*HEALTHY, *frozen(60, 180, running=0.0, waiting=2.0, kv=0.0, **fields)])
+    second, verdict = first_firing(said, "0")
+    assert (second, verdict.cause, verdict.severity) == (120, "admission_deadlock", "page")
+
+
 def under_way(start, end, **fields):
     doing = {"sleep_mode_operations_in_flight": 0.0, "rl_weight_update_operations_in_flight": 1.0}
     return frozen(start, end, operations_in_flight=doing, **fields)

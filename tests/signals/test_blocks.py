@@ -43,6 +43,19 @@ def test_what_a_block_says():
     assert (found.finished, found.finished_tokens, found.preempted) == (4.0, 1000.0, 2.0)
 
 
+def test_a_block_with_a_preemption_and_the_next_one_are_a_kind_of_their_own():
+    """Prompts that are computed again are not counted again."""
+    blocks = Blocks()
+    preemptions = [1.0, 1.0, 3.0, 3.0, 3.0, None, 3.0]
+    kinds = []
+    for n, count in enumerate(preemptions):
+        tokens = {"prompt_tokens": 1000.0 + n, "generation_tokens": 500.0 + n}
+        found = blocks.add(8.0 * n, replace(FIRST, preemptions=count, **tokens), anew=False)
+        kinds.append(None if found is None else (found.apart, found.miscounted))
+    plain, again = (frozenset(), False), (frozenset({"recomputing"}), True)
+    assert kinds == [None, plain, again, again, plain, plain, plain]
+
+
 MISSING = {
     "steps are not counted: each gives every request a token": (
         {"iteration_tokens": None}, "steps", pytest.approx(125.0),

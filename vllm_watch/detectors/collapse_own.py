@@ -67,7 +67,9 @@ class OwnWork:
         self._found: Evidence | None = None
 
     def add(self, block: Block) -> None:
-        if not (block.step_seconds and block.generated and block.running and block.kv_usage):
+        if block.recomputing or not (
+            block.step_seconds and block.generated and block.running and block.kv_usage
+        ):
             return
         prompted = block.prompted or 0.0
         seen = Work(block.running, block.generated, prompted, block.kv_usage, block.step_seconds)
