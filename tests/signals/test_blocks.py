@@ -43,17 +43,20 @@ def test_what_a_block_says():
     assert (found.finished, found.finished_tokens, found.preempted) == (4.0, 1000.0, 2.0)
 
 
-def test_a_block_with_a_preemption_and_the_next_one_are_a_kind_of_their_own():
-    """Prompts that are computed again are not counted again."""
+def test_prompts_that_are_computed_again_are_estimated():
+    """By what a running request holds: at most in the block of the preemption and the next one."""
     blocks = Blocks()
-    preemptions = [1.0, 1.0, 3.0, 3.0, 3.0, None, 3.0]
+    info = {"num_gpu_blocks": "1000", "block_size": "16"}
     kinds = []
-    for n, count in enumerate(preemptions):
-        tokens = {"prompt_tokens": 1000.0 + n, "generation_tokens": 500.0 + n}
-        found = blocks.add(8.0 * n, replace(FIRST, preemptions=count, **tokens), anew=False)
-        kinds.append(None if found is None else (found.apart, found.miscounted))
-    plain, again = (frozenset(), False), (frozenset({"recomputing"}), True)
-    assert kinds == [None, plain, again, again, plain, plain, plain]
+    for n, count in enumerate([1.0, 1.0, 3.0, 3.0, 3.0, None, 3.0]):
+        steps, tokens = Histogram(100.0 + 50.0 * n, 0.0), {"generation_tokens": 500.0 + 200.0 * n}
+        look = replace(
+            FIRST, preemptions=count, cache_config_info=info, iteration_tokens=steps, **tokens
+        )
+        found = blocks.add(8.0 * n, look, anew=False)
+        kinds.append(None if found is None else (found.recomputed, found.tokens_per_step))
+    again = pytest.approx(2 * 0.2 * 16_000 / 4), pytest.approx((200 + 1600) / 50)
+    assert kinds == [None, (0.0, 4.0), again, again, (0.0, 4.0), (0.0, 4.0), (0.0, 4.0)]
 
 
 MISSING = {

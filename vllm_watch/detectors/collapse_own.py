@@ -67,7 +67,7 @@ class OwnWork:
         self._found: Evidence | None = None
 
     def add(self, block: Block) -> None:
-        if block.recomputing or not (
+        if block.recomputed or not (
             block.step_seconds and block.generated and block.running and block.kv_usage
         ):
             return

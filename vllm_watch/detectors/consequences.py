@@ -201,7 +201,7 @@ class Bar(stored.Kept):
 
     def follow(self, comparison: Comparison, *, doubt: bool, harmed: bool) -> None:
         block, log_ratio, alarm = comparison.block, comparison.slow_log_ratio, comparison.slow
-        if log_ratio is None or block.miscounted:
+        if log_ratio is None or block.long_prompts:
             return
         self.wander.add(log_ratio, block.seconds, well=not (doubt or alarm))
         if comparison.familiar:

@@ -379,7 +379,7 @@ class Baseline:
         ready = self.model.ready
         if not ready or not block.waiting_min or ratio is None or ratio < SLOW_TOLERANCE:
             self.throughput.learn(block)
-        if block.step_seconds is None or block.tokens_per_step is None:
+        if block.step_seconds is None or block.tokens_per_step is None or block.recomputed:
             return
         if ready and tolerated is not None:
             unknown = (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS - self.model.scatter

@@ -57,16 +57,14 @@ NEEDED = ("requests_running", "kv_cache_usage", "prompt_tokens", "generation_tok
 
 LOAD = ("iteration_tokens", "inter_token_latency", "prefix_cache_queries", "prefix_cache_hits")
 
-LONG_PROMPTS, RECOMPUTING = "long_prompts", "recomputing"
-DRAFTING, MEDIA = "drafting", "media"
-"""Blocks of these kinds are compared only with blocks of the same kind. Tokens of long prompts are counted late,
-those that are computed again after a preemption never, and drafts and media cost more."""
+LONG_PROMPTS, DRAFTING, MEDIA = "long_prompts", "drafting", "media"
+"""Blocks of these kinds are compared only with blocks of the same kind. Tokens of long prompts are counted late, and drafts and media cost more."""
 
 ADAPTERS = ("adapters_1", "adapters_4", "adapters_16")
 """Kinds of blocks by the number of LoRA adapters in use: 1 to 3, 4 to 15, or more. Switching
 adapters costs time."""
 
-KINDS = frozenset((*LOAD, LONG_PROMPTS, RECOMPUTING, DRAFTING, MEDIA, *ADAPTERS))
+KINDS = frozenset((*LOAD, LONG_PROMPTS, DRAFTING, MEDIA, *ADAPTERS))
 
 _WATCHED = (*LOAD, "requests_waiting")
 _needed_of, _watched_of = attrgetter(*NEEDED), attrgetter(*_WATCHED)
@@ -99,7 +97,7 @@ class Block:
     deferred: float | None = None
     awaiting_kv: float = 0.0  # requests that hold pages for remote KV
     long_prompts: bool = False  # some tokens are counted in another block
-    recomputing: bool = False  # some tokens were counted before, because requests were preempted
+    recomputed: float = 0.0  # tokens at most, after preemptions: vLLM does not count them again
     drafting: bool = False
     media: bool = False
     adapters: int = 0
@@ -107,19 +105,12 @@ class Block:
 
     @property
     def apart(self) -> frozenset[str]:
-        special = {
-            LONG_PROMPTS: self.long_prompts, RECOMPUTING: self.recomputing, DRAFTING: self.drafting, MEDIA: self.media,
-        }  # fmt: skip
-        if not (self.lacks or self.adapters or any(special.values())):
+        if not (self.lacks or self.long_prompts or self.drafting or self.media or self.adapters):
             return _NOTHING
+        special = {LONG_PROMPTS: self.long_prompts, DRAFTING: self.drafting, MEDIA: self.media}
         if self.adapters:
             special[ADAPTERS[min(2, (self.adapters.bit_length() - 1) // 2)]] = True
         return self.lacks.intersection(LOAD).union(name for name in special if special[name])
-
-    @property
-    def miscounted(self) -> bool:
-        """Return True if the counters do not show the tokens of its steps."""
-        return self.long_prompts or self.recomputing
 
 
 class Blocks:
@@ -133,7 +124,7 @@ class Blocks:
         self._lacks = _NOTHING
         self._adapters = 0
         self._long_prompts = LongPrompts()
-        self._preempted = False  # in the last block: its requests are computed again in this one
+        self._recomputed = 0.0  # tokens that the last block's preemptions cost
 
     def add(
         self, at_s: float, sample: EngineSample, *, anew: bool, engines: int = 1
@@ -187,13 +178,16 @@ class Blocks:
         steps, step_seconds = _pace(a, b, seconds, generated, busy=self._lows[0] > 0)
         counted = (prompt or 0.0) + generated
         preempted = _grown(a.preemptions, b.preemptions)
-        before, self._preempted = self._preempted, bool(preempted)
+        size = capacity.kv_cache_tokens(b.cache_config_info, engines)
+        each = usage / running * (size or 0.0) if running else 0.0  # tokens of a running request
+        before, self._recomputed = self._recomputed, (preempted or 0.0) * each
+        recomputed = before + self._recomputed  # a prompt may be computed in the next block
         return Block(
             at_s=at_s,
             seconds=seconds,
             steps=steps,
             step_seconds=step_seconds,
-            tokens_per_step=(generated + (prompted or 0.0)) / steps if steps else None,
+            tokens_per_step=(generated + (prompted or 0.0) + recomputed) / steps if steps else None,
             kv_usage=usage / looks,
             running=running / looks,
             waiting=waiting / looks,
@@ -210,8 +204,8 @@ class Blocks:
             tokens_in_flight=_tokens_in_flight(b),
             deferred=(b.requests_waiting_by_reason or {}).get("deferred"),
             awaiting_kv=requests_awaiting_kv(b),
-            long_prompts=self._note_prompts(at_s, a, b, engines, counted, tokens or 0.0),
-            recomputing=before or self._preempted,
+            long_prompts=self._note_prompts(at_s, a, b, size, counted, tokens or 0.0),
+            recomputed=recomputed,
             drafting=bool(_grown(a.spec_num_draft_tokens, b.spec_num_draft_tokens)),
             media=bool(_grown(a.mm_cache_queries, b.mm_cache_queries)),
             adapters=self._adapters,
@@ -219,9 +213,8 @@ class Blocks:
         )
 
     def _note_prompts(
-        self, at_s: float, a: EngineSample, b: EngineSample, engines: int, counted: float, finished: float
+        self, at_s: float, a: EngineSample, b: EngineSample, size: float | None, counted: float, finished: float
     ) -> bool:  # fmt: skip
-        size = capacity.kv_cache_tokens(b.cache_config_info, engines)
         if size is None or a.kv_cache_usage is None or b.kv_cache_usage is None:
             return False
         gained = (b.kv_cache_usage - a.kv_cache_usage) * size
