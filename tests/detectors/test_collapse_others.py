@@ -92,6 +92,14 @@ SLOW = {"running": 200.0, "kv": 0.5, "slow": 2.0}
 """The same 2,500 tokens per second, by steps that take twice as long at every load."""
 
 
+def test_equal_work_with_a_multiple_of_the_requests_is_a_ticket():
+    told = verdict_on_first(**SLOW)
+    assert (told.state, told.cause, told.severity) == ("firing", "slow_engine", "ticket")
+    assert not told.restart_advised
+    assert "5.0 times as many requests" in told.summary
+    assert "3 sibling engines" in told.summary
+
+
 OTHERWISE = {
     "it does more": {"running": 160.0, "kv": 0.4},
     "its requests have longer contexts": {"running": 93.0, "kv": 0.9},

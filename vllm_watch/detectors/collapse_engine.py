@@ -95,7 +95,7 @@ class EngineJudge(stored.Kept):
         self._past = self.baseline.throughput
         self._pages = Pages()
         self._bar, self.harm = Bar(), Harm()
-        self._stuck, self._own_work = Stuck(), OwnWork()
+        self._stuck, self.own_work = Stuck(), OwnWork()
         self._waits, self._outlived_s = StepWaits(), 0.0
         self._capacity_tokens: float | None = None
         self._awaited = 0.0
@@ -158,7 +158,7 @@ class EngineJudge(stored.Kept):
         cache_alarm.follow(block, self.baseline.starved, reason=comparison.starved_now)
         self.harm.add(block, well=doubt <= 0.0)
         self._stuck.add(block)
-        self._own_work.add(block)
+        self.own_work.add(block)
         self._waits.take(block, comparison.expected_step_seconds, well=doubt < DOUBT)
         size = capacity.kv_cache_tokens(look.sample.cache_config_info, look.engines)
         self._capacity_tokens = size
@@ -210,7 +210,7 @@ class EngineJudge(stored.Kept):
             (self._bar.lasts, causes.SLOW, causes.SLOW_ENGINE),
             (partial(self._lost_at_idle, look), causes.CACHE, causes.KV_LEAK),
             (self._stuck.found, causes.STUCK, causes.UNKNOWN),
-            (self._own_work.found, causes.SLOW, causes.SLOW_ENGINE),
+            (self.own_work.found, causes.SLOW, causes.SLOW_ENGINE),
         )
         for test, family, cause in tests:
             odd = test()

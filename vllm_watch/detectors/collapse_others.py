@@ -12,7 +12,7 @@ from statistics import median
 from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict
 from vllm_watch.detectors.collapse_causes import SLOW_ENGINE
 from vllm_watch.detectors.collapse_engine import EngineJudge
-from vllm_watch.detectors.collapse_own import share_of
+from vllm_watch.detectors.collapse_own import Work, share_of
 from vllm_watch.detectors.consequences import (
     FORMER,
     LOSS_LOG_RATIO,
@@ -32,6 +32,7 @@ from vllm_watch.signals.scales import (
     HOUR_SECONDS,
     MINUTE_SECONDS,
     MOMENT_SECONDS,
+    TWICE,
 )
 from vllm_watch.signals.step_model import StepModel
 from vllm_watch.signals.throughput import LEARNT_SECONDS
@@ -59,7 +60,7 @@ class _Beside:
 
 
 class Siblings:
-    """Finds an engine that takes longer for a step than the others of its server."""
+    """Finds an engine that takes longer for a step, or for the same work, than the others of its server."""
 
     def __init__(self) -> None:
         self._known: dict[str, _Beside] = {}
@@ -105,7 +106,8 @@ class Siblings:
         if verdict.state == FIRING:
             return _beside(verdict, judges, siblings)
         engine = verdict.engine or ""
-        return self._slower_steps(judges, engine, siblings) or verdict
+        found = self._slower_steps(judges, engine, siblings)
+        return found or self._more_requests(judges, engine, siblings) or verdict
 
     def _slower_steps(self, judges: Judges, engine: str, siblings: Sequence[str]) -> Verdict | None:
         beside = self._known.get(engine)
@@ -133,6 +135,37 @@ class Siblings:
             Shift(SIBLINGS, beyond, beside.seconds, harmed=waits),
             "it may always have been this slow: its own steps show no change",
             since_seconds=beside.at_s - (beside.since_s or beside.at_s),
+        )
+
+    def _more_requests(
+        self, judges: Judges, engine: str, siblings: Sequence[str]
+    ) -> Verdict | None:
+        own = judges[engine].own_work
+        others = [work.now for name in siblings if (work := judges[name].own_work).known]
+        if not own.known or len(others) < CONFIRMED:
+            return None
+        usual = Work(*map(median, zip(*others, strict=True)))
+        # Routers spread requests unevenly.
+        if not own.now.is_behind(usual, TWICE, ALIKE):
+            own.behind_s = None
+            return None
+        own.behind_s = own.at_s if own.behind_s is None else own.behind_s
+        requests, steps = own.now.times(usual)
+        text = (
+            f"it runs {requests:.1f} times as many requests at once as its {len(others)} sibling engines and produces"
+            f" no more tokens per second; each token takes {steps:.1f} times as long"
+        )
+        said = Evidence(name="siblings_step_time_ratio", value=steps, expected=1.0, text=text)
+        past = Evidence(name="own_past", value=None, text="it may always have been this slow")
+        lasted_s = own.at_s - own.behind_s
+        return finding(
+            engine,
+            SLOW_ENGINE,
+            f": {text}",
+            (said,),
+            (past,),
+            since_seconds=lasted_s,
+            measure=steps,
         )
 
 

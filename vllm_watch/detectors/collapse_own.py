@@ -61,10 +61,15 @@ class OwnWork:
     """Finds a process that runs far more requests at once than before, for the same work."""
 
     def __init__(self) -> None:
-        self._now = self._lately = Work()
-        self._seconds = 0.0
+        self.now = self._lately = Work()
+        self.at_s = self._seconds = 0.0
+        self.behind_s: float | None = None
         self._usual: dict[int, tuple[float, Work]] = {}  # grouped rate → (seconds, means)
         self._found: Evidence | None = None
+
+    @property
+    def known(self) -> bool:
+        return self._seconds >= LEARNT_SECONDS
 
     def add(self, block: Block) -> None:
         if block.recomputed or not (
@@ -73,28 +78,28 @@ class OwnWork:
             return
         prompted = block.prompted or 0.0
         seen = Work(block.running, block.generated, prompted, block.kv_usage, block.step_seconds)
-        self._now = self._now.mixed(seen, share_of(block.seconds, self._seconds))
+        self.now = self.now.mixed(seen, share_of(block.seconds, self._seconds))
         self._lately = self._lately.mixed(seen, 1.0 - exp(-block.seconds / HALF_MINUTE_SECONDS))
-        self._seconds += block.seconds
-        if self._seconds < LEARNT_SECONDS:
+        self.at_s, self._seconds = block.at_s, self._seconds + block.seconds
+        if not self.known:
             return
-        rate = floor(log(self._now.generated) / GRAIN)
-        seconds, usual = self._usual.get(rate, (0.0, self._now))
+        rate = floor(log(self.now.generated) / GRAIN)
+        seconds, usual = self._usual.get(rate, (0.0, self.now))
         known = seconds >= LEARNT_SECONDS
-        lasts = known and self._now.is_behind(usual, TIMES_MIN, ALIKE)
+        lasts = known and self.now.is_behind(usual, TIMES_MIN, ALIKE)
         least, most = (ODD_TIMES, ODD_TIMES) if self._found else (TWICE, ALIKE)
         present = lasts and self._lately.is_behind(usual, least, most)
         self._found = self._evidence(usual) if present else None
-        odd = known and min(self._now.times(usual)) >= ODD_TIMES
+        odd = known and min(self.now.times(usual)) >= ODD_TIMES
         if not odd and (rate in self._usual or len(self._usual) < KEPT_MAX):
             seconds = min(seconds + block.seconds, DAYTIME_SECONDS)
-            self._usual[rate] = seconds, usual.mixed(self._now, block.seconds / seconds)
+            self._usual[rate] = seconds, usual.mixed(self.now, block.seconds / seconds)
 
     def found(self) -> Evidence | None:
         return self._found
 
     def _evidence(self, usual: Work) -> Evidence:
-        requests, steps = self._now.times(usual)
+        requests, steps = self.now.times(usual)
         text = (
             f"it runs {requests:.1f} times as many requests at once as usual and produces no more tokens per second;"
             f" each step takes {steps:.1f} times as long"

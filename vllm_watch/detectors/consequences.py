@@ -13,7 +13,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.scales import ALIKE, FEW, MINUTE_SECONDS, MOMENT_SECONDS, ODD_TIMES
-from vllm_watch.signals.wander import OUTLIER, Wander
+from vllm_watch.signals.wander import Wander
 from vllm_watch.support.quantities import in_words
 
 OWN_PAST, SIBLINGS, FORMER = "its own past", "its siblings", "the process before"
@@ -164,6 +164,9 @@ LOSS_LOG_RATIO = log(1.12)
 """A ticket opens if the mean slowdown over LASTING_MINUTES reaches this log ratio, or the mean
 slowdown relative to the siblings."""
 
+LASTING_DEVIATIONS = 2.5
+"""A small slowdown must also exceed this many standard deviations of one-minute means."""
+
 LASTING_MINUTES = 20
 """Small slowdowns are judged over this many minutes of work. Only minutes with familiar loads
 count."""
@@ -232,7 +235,7 @@ class Bar(stored.Kept):
     def lasts(self) -> Evidence | None:
         if len(self._minutes) < LASTING_MINUTES or self.wander.minutes < KNOWN_MINUTES:
             return None
-        least = max(LOSS_LOG_RATIO, OUTLIER * self.wander.stray)
+        least = max(LOSS_LOG_RATIO, LASTING_DEVIATIONS * self.wander.stray)
         log_ratio = mean(self._minutes)
         if log_ratio < least or min(self._minutes) < 0.5 * least:
             return None

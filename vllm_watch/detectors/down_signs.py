@@ -30,7 +30,8 @@ def seconds(name: str, value: float, expected: float, text: str) -> Evidence:
 _GATEWAY = frozenset((502, 503, 504))
 """HTTP statuses of a proxy that cannot reach its server."""
 
-BUSY_REQUESTS = 300.0
+BUSY_WAITING = 300.0
+BUSY_FDS = 500.0
 """A server with this many waiting requests or open connections is busy, and its event loop answers
 /metrics late."""
 
@@ -112,8 +113,8 @@ def _plain_result(call: Call) -> str:
 def busy(waiting: float, reading: Reading, scrape: Call) -> bool:
     """Return True if the server may answer late."""
     return (
-        waiting >= BUSY_REQUESTS
-        or (reading.server.process_open_fds or 0.0) >= BUSY_REQUESTS
+        waiting >= BUSY_WAITING
+        or (reading.server.process_open_fds or 0.0) >= BUSY_FDS
         or scrape.latency_s >= SLOW_ANSWER_SECONDS
     )
 
@@ -277,6 +278,7 @@ class Share(stored.Kept):
 
     def look(self, view: View, waiting: float) -> None:
         scrape, health = view.observation.scrape, view.observation.health
+        # Only close polls tell a process that hangs from one that stops now and then.
         self._close = self._at_s is not None and view.at_s - self._at_s <= BRIEF_SECONDS
         self._at_s = view.at_s
         if scrape.outcome == _NOTHING_NEW:
@@ -288,7 +290,7 @@ class Share(stored.Kept):
         answered = [each for each in calls if each.status is not None]
         if True in silent:
             apart = self._close or (scrape in answered and scrape.latency_s < SLOW_ANSWER_SECONDS)
-            odds = SILENCE if waiting < BUSY_REQUESTS else 0.0
+            odds = SILENCE if waiting < BUSY_WAITING else 0.0
             self._count(odds, ADVISE if apart else ADVISE + ANSWER, silent=True)
         elif max([each.latency_s for each in answered], default=0.0) >= SLOW_ANSWER_SECONDS:
             self._count(EXCUSE)

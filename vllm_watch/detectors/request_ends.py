@@ -143,6 +143,7 @@ class Failures:
 
     def _trimmed(self, at_s: float, now: Ends) -> Ends:
         looks, window = self._looks, None
+        # The window grows until enough requests have ended.
         while looks[1][0] <= at_s - HALF_MINUTE_SECONDS:
             rest = now.since(looks[1][1])
             # Few ended requests suffice if all of them failed.
