@@ -15,7 +15,7 @@ from vllm_watch.detectors.collapse_causes import (
     LongPrompts,
     Unread,
 )
-from vllm_watch.detectors.collapse_own import OwnWork, Stuck
+from vllm_watch.detectors.collapse_own import OwnWork, Stuck, Unserved
 from vllm_watch.detectors.consequences import PAGE, RESTART, Bar, Harm, explained, finding
 from vllm_watch.detectors.per_engine import EngineLook
 from vllm_watch.signals import capacity, stored
@@ -116,6 +116,7 @@ class EngineJudge(stored.Kept):
         if self.baseline.throughput is not self._past:
             self._begin()
         self._waits.look(look.at_s, look.cpu, known=look.known)
+        self._unserved.look(look.at_s, look.sample, known=look.known)
         if comparison is not None:
             self._follow(look, comparison)
             self.verdict = self._judge(look, comparison)
@@ -158,6 +159,7 @@ class EngineJudge(stored.Kept):
         cache_alarm.follow(block, self.baseline.starved, reason=comparison.starved_now)
         self.harm.add(block, well=doubt <= 0.0)
         self._stuck.add(block)
+        self._unserved.add(block)
         self.own_work.add(block)
         self._waits.take(block, comparison.expected_step_seconds, well=doubt < DOUBT)
         size = capacity.kv_cache_tokens(look.sample.cache_config_info, look.engines)
@@ -210,6 +212,8 @@ class EngineJudge(stored.Kept):
             (self._bar.lasts, causes.SLOW, causes.SLOW_ENGINE),
             (partial(self._lost_at_idle, look), causes.CACHE, causes.KV_LEAK),
             (self._stuck.found, causes.STUCK, causes.UNKNOWN),
+            (self._unserved.left, causes.STUCK, causes.UNKNOWN),
+            (self._unserved.crawls, causes.SLOW, causes.UNKNOWN),
             (self.own_work.found, causes.SLOW, causes.SLOW_ENGINE),
         )
         for test, family, cause in tests:

@@ -1,4 +1,4 @@
-"""Compares an engine with its own past: its work, and requests without tokens.
+"""Compares an engine with its own past: its work, requests without tokens, and clients without answers.
 
 Each test has `add`, which takes a block, and finds evidence or None.
 """
@@ -9,6 +9,7 @@ from statistics import median
 from typing import NamedTuple
 
 from vllm_watch.detectors.base import Evidence
+from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.scales import (
     ALIKE,
@@ -25,6 +26,7 @@ from vllm_watch.signals.scales import (
 )
 from vllm_watch.signals.step_model import GRAIN
 from vllm_watch.signals.throughput import LEARNT_SECONDS
+from vllm_watch.support.quantities import in_words
 
 TIMES_MIN = 3.0
 """The running requests and the step time must both be this many times their usual values. Adapters,
@@ -162,3 +164,59 @@ class Stuck:
             return None
         text = f"{count:.0f} of {running:.0f} running requests have got no token for {MANY} minutes, while others come and go"
         return Evidence(name="requests_stuck", value=round(count), expected=0.0, text=text)
+
+
+CRAWL_STEP_SECONDS = 1.0
+"""An engine crawls if a step takes this long. A GPU reads all weights in 20 to 60 ms, or in 0.5 s
+from shared host memory."""
+
+CRAWL_TOKENS_MAX = 16.0
+"""A healthy step of at most this many tokens takes no longer than reading the weights."""
+
+
+class Unserved:
+    """Finds a process that crawls, or that serves none of its clients."""
+
+    def __init__(self) -> None:
+        self._crawled_s = self._step_seconds = 0.0
+        self._tokens = 0.0
+        self._done: float | None = None
+        self._aborted = self._at_s = 0.0  # aborts and time at the last finished request
+        self._last, self._last_s = 0.0, 0.0
+        self._left: Evidence | None = None
+
+    def add(self, block: Block) -> None:
+        step, tokens = block.step_seconds, block.tokens_per_step
+        if not step or tokens is None:
+            self._crawled_s = 0.0
+            return
+        crawls = step >= CRAWL_STEP_SECONDS and tokens <= CRAWL_TOKENS_MAX
+        self._crawled_s = self._crawled_s + block.seconds if crawls else 0.0
+        self._step_seconds, self._tokens = step, tokens
+
+    def look(self, at_s: float, sample: EngineSample, *, known: bool) -> None:
+        ends = sample.request_success
+        if ends is None:
+            return
+        aborted = ends.get("abort", 0.0)
+        done = sum(ends.values()) - aborted - ends.get("error", 0.0)
+        if not known or done != self._done or aborted < self._aborted:
+            self._done, self._aborted, self._at_s, self._left = done, aborted, at_s, None
+        if aborted != self._last:
+            self._last, self._last_s = aborted, at_s
+        if at_s - self._last_s > FIVE_MINUTES_SECONDS:
+            self._left = None
+            return
+        count, seconds = aborted - self._aborted, at_s - self._at_s
+        if count >= MANY and seconds >= FIVE_MINUTES_SECONDS:
+            text = f"clients have aborted {count:.0f} requests in {in_words(seconds)}, and none finished"
+            self._left = Evidence(name="requests_aborted", value=count, expected=0.0, text=text)
+
+    def left(self) -> Evidence | None:
+        return self._left
+
+    def crawls(self) -> Evidence | None:
+        if self._crawled_s < MINUTE_SECONDS:
+            return None
+        text = f"{self._step_seconds:.2f} s for a step of {self._tokens:.0f} tokens, far longer than any GPU needs to read its whole memory"
+        return Evidence(name="step_seconds", value=self._step_seconds, unit="s", text=text)
