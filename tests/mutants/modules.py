@@ -83,6 +83,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "restart/checks.py", "answer is not None and answer.allows is not True", "(answer.allows is not True)",
         "the guard checks what a hook has said once it was asked; it is for the type",
     ),
+    Equivalent("restart/dispatcher.py", "8", "9", "a longer id of an attempt is as good"),
     Equivalent(
         "restart/gates.py", "which == LIVENESS and gate.kill is not None", "(which == LIVENESS)",
         "a kill that is still meant is there; it is for the type",

@@ -145,6 +145,7 @@ NOT_TO_BE_TOUCHED = {
     "it has no controller ": {"metadata": {"ownerReferences": [{"kind": "StatefulSet"}]}},
     "its controller is a Job": {"metadata": {"ownerReferences": [{"kind": "Job", "controller": True}]}},
     "cannot be understood": {"status": {"phase": "Running", "containerStatuses": [{"state": "fine"}]}},
+    "Pod cannot be understood": {"status": {"phase": "Running", "containerStatuses": [{"name": "vllm"}]}},
     "are not known": {"status": {"phase": "Running"}},
 }  # fmt: skip
 
@@ -234,7 +235,7 @@ async def test_rollout_begins_once_for_one_attempt(cluster):
 ROLLED_OUT = {
     # what the server says of its patches: outcome, how many there are
     "a conflict": ([409], "done", 2),
-    "a conflict each time": ([409] * kubernetes_hook.TRIES_MAX, "refused", kubernetes_hook.TRIES_MAX),
+    "a conflict each time": ([409] * 4, "refused", 4),
     "forbidden": ([403], "refused", 1),
 }  # fmt: skip
 
@@ -257,6 +258,7 @@ NOT_TO_BE_ROLLED_OUT = {
     "OnDelete": {"updateStrategy": {"type": "OnDelete"}},
     "only a part of it": {"updateStrategy": {"rollingUpdate": {"partition": 2}}},
     "does not belong to deployment/llama": {"selector": {"matchLabels": {"app": "other"}}},
+    "pod llama-0 does not belong": {"selector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}},
 }
 
 
