@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,12 +15,13 @@ from tests.leftovers import Leftovers, lives, state, wait_for
 from tests.signals.holders import series
 from tests.signals.holders.series import core
 from vllm_watch.errors import WatchError
-from vllm_watch.reclaim.plan import Part, RefusalError, Victim
-from vllm_watch.reclaim.reclaim import Ended, Looks, Outcome, pin, said
+from vllm_watch.reclaim.plan import Part, Plan, RefusalError, Victim
+from vllm_watch.reclaim.reclaim import Ended, Looks, Outcome, Patience, Reclaim, pin, said
 from vllm_watch.reclaim.vram_release import Claim, Release
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.signals.holders.records import Holder, Judged, Limits
 from vllm_watch.sources.processes import ProcReader
+from vllm_watch.state.journal import Journal
 
 ROOT = Path(__file__).parents[2]
 
@@ -279,3 +281,41 @@ async def test_a_process_that_ends_after_it_was_pinned_is_gone(left):
     looks.close()
     with pytest.raises(RefusalError, match="has just ended"):
         looks._pin([victim])
+
+
+ENDS = {  # what it does before, is it stopped: the signals that are sent, the last of which ends it
+    "it ends": ("", False, ["SIGTERM"]),
+    "it is stopped": ("", True, ["SIGTERM, then SIGCONT: it is stopped"]),
+    "it ignores SIGTERM": ("trap '' TERM;", False, ["SIGTERM", "SIGKILL"]),
+}
+
+
+@pytest.mark.parametrize("journaled", [True, False])
+@pytest.mark.parametrize(("before", "stopped", "signals"), ENDS.values(), ids=ENDS)
+async def test_each_signal_is_told_and_written(left, tmp_path, before, stopped, signals, journaled):
+    """A reclaim sends SIGKILL only to who ignores SIGTERM, and it does the same without a journal."""
+    process = left.start("bash", "-c", f"{before} exec sleep 600")
+    wait_for(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
+    if stopped:
+        process.send_signal(signal.SIGSTOP)
+        wait_for(lambda: state(process.pid) == "T")
+    journal, told, pinned = Journal(tmp_path), [], pin(process.pid, started(process.pid))
+
+    async def read():
+        return GpuReading(status="ok", gpus=(series.gpu(),))
+
+    outcome = await Reclaim(
+        plan=Plan(victims=(victim_of(process),)), pins={process.pid: pinned}, read=read,
+        gpus=(series.gpu(core(process.pid)),), journal=journal if journaled else None, actor="ana",
+        patience=Patience(term_seconds=0.5) if before else Patience(), tell=told.append,
+    ).run()  # fmt: skip
+    assert outcome.freed
+    assert outcome.ended[0].by == ("kill" if before else "term")
+    *sent, end = told
+    assert [each.replace(f" to process {process.pid}", "") for each in sent] == signals
+    assert re.fullmatch(rf"process {process.pid} ended after \d+\.\d s", end)
+    written = [(each.action, each.reason) for each in await journal.entries()]
+    actions = zip(("reclaim_term", "reclaim_kill"), signals, strict=False)
+    assert written[1:-1] == (list(actions) if journaled else [])
+    await journal.close()
+    pinned.close()
