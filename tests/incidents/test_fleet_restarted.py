@@ -194,11 +194,13 @@ def test_news_of_a_page_stays_one_where_the_others_answered_since(answered, seve
 def test_who_answers_as_the_watcher_ends_is_not_silent_for_the_next(phase, cause, held):
     """Its incident is still open, or says that it answers."""
     incidents = [
-        replace(one.incident, began_t=T + 100, **({"phase": phase, "cause": cause} if number else {}))
+        replace(
+            one.incident, began_t=T + 100, **({"phase": phase, "cause": cause} if number else {})
+        )
         for number in range(3)
         for one in made(event_of(f"down-{number}", f"t{number}", t=T + 300), opened_t=T + 110)
     ]
-    restored = {name: ("h", T + 99, ()) for name in EVERY}
+    restored = dict.fromkeys(EVERY, ("h", T + 99, ()))
     restored |= {each.target: ("h", T + 99, (each,)) for each in incidents}
     told = Site().fleet.take_up(T + 300, restored)
     assert [(each.incident.target, each.incident.severity) for each in told] == [
@@ -210,7 +212,7 @@ def test_who_answers_as_the_watcher_ends_is_not_silent_for_the_next(phase, cause
 def test_whose_silence_is_explained_waits_for_no_other_after_a_restart(explained, severity):
     """Only what may have a common cause is put off until all were scraped."""
     fleet = Site().fleet
-    fleet.take_up(T + 300, {name: ("h", T + 299, ()) for name in EVERY})
+    fleet.take_up(T + 300, dict.fromkeys(EVERY, ("h", T + 299, ())))
     events = made(event_of("down-0", "t0", t=T + 301))
     look = replace(silent(301, "read_timeout"), target="t0")
     told = fleet.take(look, "h", events, explained=explained)
@@ -220,7 +222,7 @@ def test_whose_silence_is_explained_waits_for_no_other_after_a_restart(explained
 def test_who_falls_in_sight_is_not_counted_with_those_that_nobody_watched():
     """They have not answered since the watcher started, an hour after their last answer; it has."""
     fleet = Site().fleet
-    fleet.take_up(T + 3600, {name: ("h", T, ()) for name in EVERY})
+    fleet.take_up(T + 3600, dict.fromkeys(EVERY, ("h", T, ())))
     for second, name in ((3600, "t1"), (3601, "t2"), (3602, "t3")):
         fleet.take(replace(silent(second, "read_timeout"), target=name), "h", [])
     fleet.take(replace(seen(3603), target="t0"), "h", [])

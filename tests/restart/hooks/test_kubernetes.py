@@ -178,6 +178,13 @@ async def test_pod_started_since_is_spared(cluster, started, refused):
     assert said is None or "started after the observed server" in said
 
 
+async def test_pod_of_which_nothing_is_known_to_run_is_spared(cluster):
+    """It cannot be the observed server's."""
+    cluster.server.add("pods", pod(status=containers()))
+    said = await cluster.hook().refusal(call(pod="llama-0", process_start_time=SERVED))
+    assert said == "the API server's Pod cannot be understood"
+
+
 async def test_pod_and_namespace_must_be_known(cluster):
     hook = cluster.hook()
     assert "the pod of llama is not known" in await hook.refusal(call(namespace=NAMESPACE))
@@ -258,7 +265,12 @@ NOT_TO_BE_ROLLED_OUT = {
     "OnDelete": {"updateStrategy": {"type": "OnDelete"}},
     "only a part of it": {"updateStrategy": {"rollingUpdate": {"partition": 2}}},
     "does not belong to deployment/llama": {"selector": {"matchLabels": {"app": "other"}}},
-    "pod llama-0 does not belong": {"selector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}},
+    "pod llama-0 does not belong to deployment/llama": {
+        "selector": {"matchLabels": {"app": "llama", "role": "decode"}}
+    },
+    "pod llama-0 does not belong": {
+        "selector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}
+    },
 }
 
 

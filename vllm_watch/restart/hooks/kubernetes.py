@@ -382,7 +382,7 @@ def _another(
 ) -> str | None:
     if process_start_time is None:
         return None
-    began = [base.unix_t(_running(each).get("startedAt")) for each in _serving(pod, url)]
+    began = [base.unix_t(each["state"]["running"].get("startedAt")) for each in _serving(pod, url)]
     known = [each for each in began if each is not None]
     if not known or min(known) <= process_start_time + base.CONTAINER_START_SECONDS:
         return None
@@ -398,10 +398,6 @@ def _serving(pod: Mapping[str, Any], url: str) -> list[Mapping[str, Any]]:
     }
     statuses = pod["status"].get("containerStatuses") or []
     return [each for each in statuses if each["name"] in declared] or list(statuses)
-
-
-def _running(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    return container["state"].get("running") or {}
 
 
 def not_started_again(pod: Mapping[str, Any]) -> str | None:
