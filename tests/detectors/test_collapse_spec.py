@@ -34,12 +34,14 @@ class Drafting:
 def test_it_is_told_after_two_minutes_and_over_when_drafts_are_accepted_again():
     drafting = Drafting()
     drafting.run(610, 0.7)
-    assert drafting.run(120, 0.2) == []
-    (opened,) = drafting.run(120, 0.2)
+    assert drafting.run(120, 0.2049) == []
+    (opened,) = drafting.run(120, 0.2049)
     incident = opened.incident
     assert (incident.kind, incident.cause, incident.severity) == ("throughput_collapse", "spec_acceptance", "ticket")  # fmt: skip
     assert not incident.restart_advised
     assert incident.summary.startswith("Engine 0: 20% of drafted tokens are accepted, usually 6")
+    share = incident.evidence_for[0]
+    assert (share.value, share.expected) == (0.205, 0.688)
     drafting.run(300, 0.7)
     assert drafting.watch.incidents == ()
 

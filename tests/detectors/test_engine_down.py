@@ -537,6 +537,8 @@ def test_a_dead_engine_that_serves_again():
     assert not found[90].present
     one = found[95]
     assert (one.cause, one.severity, one.restart_advised) == ("health_failing", "ticket", False)
+    moved = one.evidence_for[1]
+    assert (moved.name, moved.value, moved.expected) == ("tokens_moved", 1.0, 0.0)
 
 
 def test_a_failed_look_by_itself_is_neither_clear_nor_firing():

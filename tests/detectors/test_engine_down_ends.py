@@ -44,6 +44,15 @@ def test_one_that_was_emptied_and_then_lost_from_sight_was_stopped():
     assert all("no request had arrived" in v.summary for v in refused[1:])
 
 
+def test_one_that_was_idle_and_then_lost_from_sight_crashed_unused():
+    """Nobody used it when the way to it broke, so that it refuses afterwards is told at once, and wakes nobody."""
+    idle = [served(s, done=600, running=0.0) for s in range(0, 1200, 5)]
+    way = [*gone("connect_timeout", 1200, 1500), *gone("refused", 1500, 1800)]
+    said = [(s, v) for s, (v,) in downs([*idle, *way]) if s >= 1500 and v.state == "firing"]
+    assert said[0][0] == 1505
+    assert {(v.cause, v.severity) for _, v in said} == {("crash", "ticket")}
+
+
 def test_an_absence_before_grants_no_time_to_one_that_is_in_use():
     """It was away unused for a quarter of an hour once; now it goes while one request runs, and is looked at."""
     one = [

@@ -315,6 +315,16 @@ def test_without_counters_nothing_is_known():
     assert last(stalls([seen(s, bare) for s in range(0, 100, 5)]), "0").state == "unknown"
 
 
+def test_an_engine_may_hang_that_does_not_say_how_many_run():
+    """What waits is work, too."""
+    queue = {"running": None, "waiting": 3.0}
+    steps = [*range(0, 600, 50), *[600] * 30]
+    said = stalls([seen(5 * i, engine(each, **queue)) for i, each in enumerate(steps)])
+    verdict = last(said, "0")
+    assert (verdict.cause, verdict.severity) == ("hang", "page")
+    assert "3 waiting" in verdict.summary
+
+
 class Remembers(Heard):
     """One whose memory is kept with that of its target."""
 

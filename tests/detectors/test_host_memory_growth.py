@@ -255,6 +255,18 @@ def test_a_restart_ends_it():
     ]  # fmt: skip
 
 
+def test_a_restart_is_advised_anew_only_for_what_the_new_process_has_grown():
+    """The first grows fast, and its successor slowly."""
+    looks = [look(s, 3000 + 2 * GIB_AN_HOUR * s) for s in range(0, HOURS, 15)]
+    looks += [
+        look(HOURS + s, 16_500 + 0.8 * GIB_AN_HOUR * s, process_start_time=T + HOURS)
+        for s in range(0, 2 * HOURS, 15)
+    ]
+    assert changes(judge(Detector(Settings()), looks)) == [
+        ("firing", False), ("firing", True), ("clear", False), ("firing", False), ("firing", True),
+    ]  # fmt: skip
+
+
 def test_while_it_slows_down_the_leak_is_not_over():
     """Between the slope that opens and half of it nothing new is said; below, it is over."""
     said = growths(lambda s: 3000 + min(s, 4000), end=3 * HOURS)

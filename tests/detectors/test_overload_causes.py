@@ -99,7 +99,9 @@ def test_what_a_demand_does_not_exclude_is_said():
     )  # fmt: skip
     cause = of_queue(known)
     assert cause.evidence_against == ()
-    assert "3.0 times as long as usual" in cause.evidence_for[1].text
+    length = cause.evidence_for[1]
+    assert (length.name, length.value, length.expected) == ("request_length_ratio", 3.0, 1.0)
+    assert "3.0 times as long as usual" in length.text
 
 
 USED_UP = {

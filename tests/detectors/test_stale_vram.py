@@ -324,7 +324,8 @@ def test_one_that_was_never_seen_awake_is_measured_by_its_gpu():
 
 
 def test_of_several_processes_of_one_that_sleeps_the_largest_is_named():
-    (opened,) = asleep(lambda _: 70, others=(core(101, 98, gib=2),))[1]
+    others = core(101, 98, gib=2), replace(core(102, 98), used_bytes=None)
+    (opened,) = asleep(lambda _: 70, others=others)[1]
     assert "PID 99," in opened.incident.summary
 
 

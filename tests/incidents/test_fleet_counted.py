@@ -160,6 +160,13 @@ def test_who_was_down_before_for_a_reason_of_his_own_is_not_held():
     assert hand.shown(4).severity == "page"
 
 
+def test_who_has_never_answered_is_not_held_with_those_that_had():
+    """It fell silent within the minute, but perhaps it was never there."""
+    hand = fallen()
+    hand.look(110, "5", WAY)
+    assert brief(hand.fall(115, "5")) == [("opened", "t5", "page")]
+
+
 def test_it_is_over_when_the_last_of_their_troubles_is():
     """Not with the first: until then the common trouble may come again."""
     hand = fallen()

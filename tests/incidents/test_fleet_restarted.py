@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.detectors.looks import T, silent
+from tests.detectors.looks import T, seen, silent
 from tests.incidents.test_fleet import INTERVAL, Many, brief, pages
 from tests.incidents.test_fleet import told as event_of
 from tests.told import made, said
@@ -185,6 +185,50 @@ def test_news_of_a_page_stays_one_where_the_others_answered_since(answered, seve
     news = IncidentEvent("updated", T + 301, single)
     look = replace(silent(301, "read_timeout"), target="t0")
     assert [each.incident.severity for each in site.fleet.take(look, "h", [news])] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("phase", "cause", "held"),
+    [("active", "hang", EVERY[:3]), ("recovering", "hang", ()), ("active", "engine_dead", ())],
+)
+def test_who_answers_as_the_watcher_ends_is_not_silent_for_the_next(phase, cause, held):
+    """Its incident is still open, or says that it answers."""
+    incidents = [
+        replace(
+            one.incident, began_t=T + 100, **({"phase": phase, "cause": cause} if number else {})
+        )
+        for number in range(3)
+        for one in made(event_of(f"down-{number}", f"t{number}", t=T + 300), opened_t=T + 110)
+    ]
+    restored = dict.fromkeys(EVERY, ("h", T + 99, ()))
+    restored |= {each.target: ("h", T + 99, (each,)) for each in incidents}
+    told = Site().fleet.take_up(T + 300, restored)
+    assert [(each.incident.target, each.incident.severity) for each in told] == [
+        (name, "ticket") for name in held
+    ]
+
+
+@pytest.mark.parametrize(("explained", "severity"), [((), "ticket"), (("t0",), "page")])
+def test_whose_silence_is_explained_waits_for_no_other_after_a_restart(explained, severity):
+    """Only what may have a common cause is put off until all were scraped."""
+    fleet = Site().fleet
+    fleet.take_up(T + 300, dict.fromkeys(EVERY, ("h", T + 299, ())))
+    events = made(event_of("down-0", "t0", t=T + 301))
+    look = replace(silent(301, "read_timeout"), target="t0")
+    told = fleet.take(look, "h", events, explained=explained)
+    assert [each.incident.severity for each in told] == [severity]
+
+
+def test_who_falls_in_sight_is_not_counted_with_those_that_nobody_watched():
+    """They have not answered since the watcher started, an hour after their last answer; it has."""
+    fleet = Site().fleet
+    fleet.take_up(T + 3600, dict.fromkeys(EVERY, ("h", T, ())))
+    for second, name in ((3600, "t1"), (3601, "t2"), (3602, "t3")):
+        fleet.take(replace(silent(second, "read_timeout"), target=name), "h", [])
+    fleet.take(replace(seen(3603), target="t0"), "h", [])
+    look = replace(silent(3608, "read_timeout"), target="t0")
+    (told,) = fleet.take(look, "h", made(event_of("down-0", "t0", t=T + 3608)))
+    assert (told.incident.target, told.incident.severity) == ("t0", "page")
 
 
 @pytest.mark.parametrize("fleet", [True, False])

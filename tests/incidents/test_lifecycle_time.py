@@ -52,6 +52,13 @@ def test_one_late_look_makes_no_slow_scrape():
     assert end(story.look(CLEAR, times=20)) == 30
 
 
+def test_an_interval_that_is_longer_for_good_becomes_the_usual_one():
+    """After ten minutes at one look a minute, three of them are asked for."""
+    story = Story().look(stall(), times=20)
+    story.step = 60.0
+    assert end(story.look(stall(), times=8).look(CLEAR, times=20)) == 180
+
+
 def test_an_incident_that_recovers_says_when_it_will_be_over():
     """A look that knows nothing puts it off by as much."""
     story = Story().look(stall(), times=10).look(CLEAR)

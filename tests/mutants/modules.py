@@ -56,6 +56,7 @@ class Equivalent:
 
 
 _QUICKER = "it only spares work: without it the same is found, later"
+_PAIRED = "a pair is of polls that have it; it is for the type"
 _HAS_A_NUMBER = "what is found there always has a number; it is for the type"
 EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
@@ -69,6 +70,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "(then is not None and new is not None)", _QUICKER,
     ),
     Equivalent("signals/window.py", "False", "True", _QUICKER),
+    Equivalent("signals/window.py", "a.counts.request_success or {}", "(a.counts.request_success)", _PAIRED),
+    Equivalent("signals/window.py", "b.counts.request_success or {}", "(b.counts.request_success)", _PAIRED),
     Equivalent("signals/window.py", "known is None or None not in counts", "(known is None)", _QUICKER),
     Equivalent("detectors/collapse_engine.py", "odd.value or 0.0", "(odd.value)", _HAS_A_NUMBER),
     Equivalent(
@@ -83,6 +86,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "restart/checks.py", "answer is not None and answer.allows is not True", "(answer.allows is not True)",
         "the guard checks what a hook has said once it was asked; it is for the type",
     ),
+    Equivalent("restart/dispatcher.py", "8", "9", "a longer id of an attempt is as good"),
     Equivalent(
         "restart/gates.py", "which == LIVENESS and gate.kill is not None", "(which == LIVENESS)",
         "a kill that is still meant is there; it is for the type",

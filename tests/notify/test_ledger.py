@@ -138,6 +138,18 @@ async def test_a_disk_that_fails_costs_nothing_but_memory_of_it(tmp_path):
     await two.close()
 
 
+async def test_where_nothing_has_changed_the_disk_is_not_asked(tmp_path):
+    """A disk that hangs holds up no message that has no news for it."""
+    writes = []
+    one = await opened(tmp_path, tell=lambda *how: writes.append(how))
+    one.add("a", "opened", incident(), T)
+    await one.flush()
+    before = len(writes)
+    await one.flush()
+    assert before == len(writes) > 0
+    await one.close()
+
+
 async def test_an_entry_that_is_damaged_is_left_out(tmp_path):
     """The rest is used; what was damaged may be told again."""
     one = await opened(tmp_path)

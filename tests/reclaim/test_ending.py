@@ -3,9 +3,11 @@
 import asyncio
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,12 +16,13 @@ from tests.leftovers import Leftovers, lives, state, wait_for
 from tests.signals.holders import series
 from tests.signals.holders.series import core
 from vllm_watch.errors import WatchError
-from vllm_watch.reclaim.plan import Part, RefusalError, Victim
-from vllm_watch.reclaim.reclaim import Ended, Looks, Outcome, pin, said
+from vllm_watch.reclaim.plan import Part, Plan, RefusalError, Victim
+from vllm_watch.reclaim.reclaim import Ended, Looks, Outcome, Patience, Reclaim, pin, said
 from vllm_watch.reclaim.vram_release import Claim, Release
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.signals.holders.records import Holder, Judged, Limits
 from vllm_watch.sources.processes import ProcReader
+from vllm_watch.state.journal import Journal
 
 ROOT = Path(__file__).parents[2]
 
@@ -216,6 +219,12 @@ def test_the_sentence_about_it(released, by, freed):
     assert ("process 7 did not end" in said(outcome)) is (by is None)
 
 
+def test_one_of_two_that_did_not_end_keeps_its_memory():
+    gpu = Claim(gpu=series.gpu(), held=(), after_bytes=1, released=True)
+    ended = Ended(pid=7, by="term"), Ended(pid=8)
+    assert not Outcome(ended=ended, release=Release(gpus=(gpu,))).freed
+
+
 UNREAD = {
     "no driver": GpuReading(status="no_driver", text="no driver is loaded", t=0.0),
     "a driver that hangs": GpuReading(status="hung", text="it does not answer", t=0.0),
@@ -279,3 +288,93 @@ async def test_a_process_that_ends_after_it_was_pinned_is_gone(left):
     looks.close()
     with pytest.raises(RefusalError, match="has just ended"):
         looks._pin([victim])
+
+
+ENDS = {  # what it does before, is it stopped: the signals that are sent, the last of which ends it
+    "it ends": ("", False, ["SIGTERM"]),
+    "it is stopped": ("", True, ["SIGTERM, then SIGCONT: it is stopped"]),
+    "it ignores SIGTERM": ("trap '' TERM;", False, ["SIGTERM", "SIGKILL"]),
+}
+
+
+def sleeper(left, before=""):
+    """A process that sleeps, after this shell."""
+    process = left.start("bash", "-c", f"{before} exec sleep 600")
+    wait_for(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
+    return process
+
+
+@contextmanager
+def reclaim_of(process, journal, tell, patience=None):
+    """A reclaim of this process's memory, which a fake GPU frees."""
+
+    async def read():
+        return GpuReading(status="ok", gpus=(series.gpu(),))
+
+    pinned = pin(process.pid, started(process.pid))
+    with closing(pinned):
+        yield Reclaim(
+            plan=Plan(victims=(victim_of(process),)), pins={process.pid: pinned}, read=read,
+            gpus=(series.gpu(core(process.pid)),), journal=journal, actor="ana", tell=tell,
+            patience=patience or Patience(),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("journaled", [True, False])
+@pytest.mark.parametrize(("before", "stopped", "signals"), ENDS.values(), ids=ENDS)
+async def test_each_signal_is_told_and_written(left, tmp_path, before, stopped, signals, journaled):
+    """A reclaim sends SIGKILL only to who ignores SIGTERM, and it does the same without a journal."""
+    process = sleeper(left, before)
+    if stopped:
+        process.send_signal(signal.SIGSTOP)
+        wait_for(lambda: state(process.pid) == "T")
+    journal, told = Journal(tmp_path), []
+    patience = Patience(term_seconds=0.5) if before else Patience()
+    with reclaim_of(process, journal if journaled else None, told.append, patience) as work:
+        outcome = await work.run()
+    assert outcome.freed
+    assert outcome.ended[0].by == ("kill" if before else "term")
+    assert outcome.ended[0].after_seconds < 600
+    *sent, end = told
+    assert [each.replace(f" to process {process.pid}", "") for each in sent] == signals
+    assert re.fullmatch(rf"process {process.pid} ended after \d+\.\d s", end)
+    written = [(each.action, each.reason) for each in await journal.entries()]
+    actions = zip(("reclaim_term", "reclaim_kill"), signals, strict=False)
+    assert written[1:-1] == (list(actions) if journaled else [])
+    await journal.close()
+
+
+async def test_a_reclaim_that_is_cut_off_is_written_down(left, tmp_path):
+    """Nobody knows then what became of the process."""
+    process = sleeper(left, before="trap '' TERM;")
+    journal, sent = Journal(tmp_path), asyncio.Event()
+    with reclaim_of(process, journal, lambda _: sent.set(), Patience(term_seconds=600.0)) as work:
+        task = asyncio.create_task(work.run())
+        await sent.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    (*_, last) = await journal.entries()
+    assert (last.action, last.after) == (
+        "reclaim_outcome",
+        "interrupted before the result was known",
+    )
+    await journal.close()
+
+
+async def test_an_outcome_that_cannot_be_written_is_told(left, tmp_path):
+    """The memory is free all the same."""
+    process, folder, told = left.start("sleep", "600"), tmp_path / "state", []
+    folder.mkdir()
+    journal = Journal(folder)
+
+    def tell(text):
+        told.append(text)
+        if "ended after" in text:
+            folder.rename(tmp_path / "away")
+
+    with reclaim_of(process, journal, tell) as work:
+        outcome = await work.run()
+    assert (outcome.freed, outcome.journaled) == (True, False)
+    assert told[-1].startswith("the outcome could not be written to the journal: ")
+    await journal.close()

@@ -292,6 +292,9 @@ async def test_a_gang_is_verified_when_each_of_its_ranks_is_found(server):
     await run.journal.write(left("verifying", before, gang={MATE: before.to_json()}))
     await run.attempts.resume()
     assert run.attempts.ledger.busy.get("chat-0") is None
+    shown = run.attempts.ledger.last("chat-0")
+    assert shown is not None
+    assert shown[0].state == "verifying"
     run.world.watch(replace(TARGET, name=MATE))
     await run.attempts.retry()
     assert (run.attempts.ledger.busy.get("chat-0"), run.attempts.ledger.busy.get(MATE)) == (

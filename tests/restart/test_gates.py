@@ -5,6 +5,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+import structlog
 
 from tests.restart.hooks.test_gate import START, Site
 from vllm_watch.restart import gates
@@ -120,14 +121,19 @@ IDENTITIES = {  # when the server started by the last look, (seconds ago, contai
 
 @pytest.mark.parametrize(("looked", "asked", "drained"), IDENTITIES.values(), ids=IDENTITIES)
 async def test_which_server_is_drained(site, clock, looked, asked, drained):
-    """Where that is not known, nobody is told."""
+    """A server whose start is unknown is not drained, and the log says so."""
     site.looks(looked)
     for ago_s, started in asked:
         clock.now_s = 1000.0 - ago_s
         await word(site, READINESS, started)
     clock.now_s = 1000.0
-    site.gates.draining("llama", on=True)
+    with structlog.testing.capture_logs() as logs:
+        site.gates.draining("llama", on=True)
+    assert ("drain_not_asked_for" in [each["event"] for each in logs]) is (drained is None)
     assert await word(site, READINESS, None) == drained
+    with structlog.testing.capture_logs() as logs:
+        site.gates.draining("llama", on=False)
+    assert logs == []
 
 
 async def test_what_was_heard_of_probes(site, clock):

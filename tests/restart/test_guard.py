@@ -239,6 +239,10 @@ NEXT: dict[str, tuple[dict[str, Any], str, str | None]] = {
     "the gang was not asked": ({"facts": {"gang": None, "lock": None}}, guard.ASK, "gang"),
     "one rank of two objects": ({"facts": {"gang": (YES, NO), "lock": None}}, guard.REFUSE, "gang"),
     "all agree, and the lock was not asked": ({"facts": {"gang": (YES, YES), "blockers": (YES, YES), "lock": None}}, guard.ASK, "lock"),
+    "... and it is a dry run": ({"settings": {"mode": "observe"}, "facts": {"lock": None}}, guard.OBSERVE, None),
+    "... and a person must approve": ({"settings": {"mode": "approve"}, "facts": {"lock": None}}, guard.APPROVE, "approval"),
+    "... and a person has approved": (
+        {"settings": {"mode": "approve"}, "request": {"approved_by": "ana"}, "facts": {"lock": None}}, guard.ASK, "lock"),
     "the hook could not say": (
         {"facts": {"hook": Answer(name="docker", allows=None, text="no answer"), "blockers": None, "lock": None}},
         guard.REFUSE, "hook"),

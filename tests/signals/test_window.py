@@ -60,15 +60,29 @@ def test_growth_of_a_histogram_across_two_restarts():
     assert (without.count, without.sum) == (6, None)
 
 
-def test_what_was_carried_in_other_buckets_is_left_out():
+@pytest.mark.parametrize("other", [(0.5, 2.0, inf), (0.1, 0.5, 1.0, inf)])
+def test_what_was_carried_in_other_buckets_is_left_out(other):
     """A restart, an upgrade with other buckets, a restart: only what was counted in these buckets is added."""
-    other = (0.5, 2.0, inf)
+    before, after = ((6, 7, 8), (1, 2, 3)) if len(other) == 3 else ((5, 6, 7, 8), (0, 1, 2, 3))
     made = window(
-        (0, ttft(5, 6, 7)), (5, ttft(1, 1, 1)), (10, ttft(6, 7, 8, bounds=other)),
-        (15, ttft(1, 2, 3, bounds=other)),
+        (0, ttft(5, 6, 7)), (5, ttft(1, 1, 1)), (10, ttft(*before, bounds=other)),
+        (15, ttft(*after, bounds=other)),
     )  # fmt: skip
     grown = made.histogram("ttft")
-    assert (grown.count, grown.cumulative, grown.seconds) == (3, (1, 2, 3), 5)
+    assert (grown.count, grown.cumulative, grown.seconds) == (3, after, 5)
+
+
+def test_histograms_that_fall_show_a_restart():
+    """A server may report no counter beside them."""
+    names = ("iteration_tokens", "ttft", "inter_token_latency", "queue_time", "e2e_latency")
+
+    def look(count):
+        one = Histogram(count, None, (inf,), (count,))
+        return EngineSample(engine="0", **dict.fromkeys(names, one))
+
+    for name in names:
+        grown = window((0, look(5)), (5, look(9)), (10, look(2))).histogram(name)
+        assert (grown.count, grown.seconds) == (6, 10)
 
 
 def test_the_window_is_bounded():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vllm_watch.sources.engine_processes import find
+from vllm_watch.sources.engine_processes import arguments, find
 from vllm_watch.sources.processes import ProcessFacts
 
 STARTED = 1_700_000_000.0
@@ -99,6 +99,10 @@ STORIES = {
     ),
     "... which two have, one of them without a core": ((*PLAIN, process(60, 2, *SERVE)), None, ("0",), {}),
     "... which none has": ((INIT, OTHER, OTHER_CORE), None, ("0",), {}),
+    "... and a shell that has started it": (
+        (INIT, process(9, 1, "bash", "-c", "exec vllm serve m"), process(10, 9, *SERVE), CORE), None, ("0",), {"0": [20]},
+    ),
+    "... and a container's client, beside it": ((*PLAIN, process(9, 2, "docker", "run", "vllm", "serve")), None, ("0",), {"0": [20]}),
     "another program that names vllm": (
         (INIT, process(10, 1, "tail", "-f", "vllm.log", born=STARTED), CORE), None, ("0",), {},
     ),
@@ -122,3 +126,31 @@ def test_the_port_of_a_command_line(words):
     all_ = {10: process(10, 1, *SERVE, *words), 20: process(20, 10, "VLLM::EngineCore")}
     assert list(find(all_, None, 8001, ("0",))) == ["0"]
     assert find(all_, None, 8000, ("0",)) == {}
+
+
+@pytest.mark.parametrize(
+    ("command", "after"),
+    [
+        ("vllm serve m --port 8001", ("m", "--port", "8001")),
+        ("/usr/bin/python3 /opt/bin/vllm serve m", ("m",)),
+        ("python -u -X dev /opt/bin/vllm serve m", ("m",)),
+        ("python3.12 -m vllm.entrypoints.openai.api_server --model m", ("--model", "m")),
+        ("python -W ignore -m vllm serve m", ("m",)),
+        ("python -u -m vllm.entrypoints.cli.main serve m", ("m",)),
+        ("python /src/vllm/entrypoints/openai/api_server.py --model m", ("--model", "m")),
+        ("python -m vllm.entrypoints.openai.run_batch -i in.jsonl", None),
+        ("vllm bench serve", None),
+        ("vllm-watch preflight -- vllm serve m", None),
+        ("python /opt/bin/vllm-watch run", None),
+        ("python -c import vllm; vllm serve", None),
+        ("timeout 100 vllm serve m", None),
+        ("vim vllm serve", None),
+        ("grep -r vllm serve", None),
+        ("bash -c vllm serve m", None),
+        ("python -X", None),
+        ("", None),
+    ],
+)
+def test_only_the_server_itself_is_one(command, after):
+    """A program that starts, seeks or mentions a server is not one."""
+    assert arguments(command.split()) == after

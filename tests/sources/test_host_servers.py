@@ -4,8 +4,6 @@ import asyncio
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.fake_vllm import vllm_serve
 from tests.ports import free_port
 from vllm_watch.config import Config
@@ -27,26 +25,6 @@ async def found(*ports):
         while not here.keys() >= {f"http://127.0.0.1:{port}" for port in ports}:
             here |= {each.url: each for each in await servers(listing, PROC) or ()}
     return here
-
-
-@pytest.mark.parametrize(
-    ("command", "after"),
-    [
-        ("vllm serve m --port 8001", ("m", "--port", "8001")),
-        ("/usr/bin/python3 /opt/bin/vllm serve m", ("m",)),
-        ("python3.12 -m vllm.entrypoints.openai.api_server --model m", ("--model", "m")),
-        ("python -u -m vllm.entrypoints.cli.main serve m", ("m",)),
-        ("python /src/vllm/entrypoints/openai/api_server.py --model m", ("--model", "m")),
-        ("vllm bench serve", None),
-        ("vllm-watch preflight -- vllm serve m", None),
-        ("grep -r vllm serve", None),
-        ("bash -c vllm serve m", None),
-        ("", None),
-    ],
-)
-def test_only_the_server_itself_is_one(command, after):
-    """Who starts it, looks for it or mentions it is none."""
-    assert host_servers.arguments(command.split()) == after
 
 
 def test_a_server_without_arguments_and_one_that_embeds_vllm():

@@ -95,7 +95,7 @@ class EngineJudge(stored.Kept):
         self._past = self.baseline.throughput
         self._pages = Pages()
         self._bar, self.harm = Bar(), Harm()
-        self._stuck, self.own_work = Stuck(), OwnWork()
+        self._stuck, self.own_work, self._unserved = Stuck(), OwnWork(), Unserved()
         self._waits, self._outlived_s = StepWaits(), 0.0
         self._capacity_tokens: float | None = None
         self._awaited = 0.0

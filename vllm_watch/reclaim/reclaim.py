@@ -333,7 +333,8 @@ class Reclaim:
         then = ", then SIGCONT: it is stopped" if stopped else ""
         await self._note(action, victim, reason=f"{number.name}{then}")
         self.tell(f"{number.name} to process {victim.pid}{then}")
-        if pinned.send(number) and stopped:
+        pinned.send(number)
+        if stopped:
             pinned.send(SIGCONT)  # a stopped process handles no SIGTERM
 
     async def _await_end(self, ended: Ended, began_s: float, number: int, seconds: float) -> None:

@@ -1,11 +1,12 @@
-"""Find the processes of an engine on this host: its core, and the workers that the core started.
+"""Find the processes of an engine on this host: its server, its core, and the workers that the core started.
 
 The server is the process whose start time matches /metrics, or the only one whose command line has the target's port.
 Source: vllm/utils/system_utils.py (set_process_title), vllm/v1/engine/core.py, proc(5).
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import PurePath
 
 from vllm_watch.sources.processes import ProcessFacts
 
@@ -22,8 +23,30 @@ _TITLED = re.compile(r"\S+::[A-Z]")
 # Not vllm-watch, which may start at the same moment in the pod.
 _VLLM = re.compile(r"vllm(?![-_]watch)", re.IGNORECASE)
 _PORT = re.compile(r"--port[= ](\d+)")
+_PYTHON = re.compile(r"python[\d.]*")
+_WITH_VALUE = ("-W", "-X")  # of Python's options
+_SERVER_MODULE = re.compile(r"(?:.*\.)?vllm\.entrypoints(?:\.\w+)*\.(?:api_server|launcher)")
+_CLI_MODULE = "vllm.entrypoints.cli.main"
 
 Processes = Mapping[int, ProcessFacts]
+
+
+def arguments(argv: Iterable[str]) -> tuple[str, ...] | None:
+    """Return the words after `vllm serve` or after the server's module. None if a vLLM server does not run as this."""
+    words = list(argv)
+    if words and _PYTHON.fullmatch(PurePath(words[0]).name):
+        del words[0]
+        while words and words[0].startswith("-") and words[0] != "-m":
+            del words[: 2 if words[0] in _WITH_VALUE else 1]
+        if words[:1] == ["-m"]:
+            del words[0]
+    if not words:
+        return None
+    module = words[0].removesuffix(".py").replace("/", ".")
+    if _SERVER_MODULE.fullmatch(module):
+        return tuple(words[1:])
+    is_cli = PurePath(words[0]).name == "vllm" or module.endswith(_CLI_MODULE)
+    return tuple(words[2:]) if is_cli and words[1:2] == ["serve"] else None
 
 
 def find(
@@ -82,7 +105,7 @@ def _server(all_: Processes, started: float | None, port: int | None) -> Process
     else:  # untitled cores and workers resemble servers, so take the topmost
         found = [all_[pid] for pid in fits if not _ancestors(all_[pid], all_) & (fits - {pid})]
     if started is not None:
-        found = _narrowed(found, lambda each: _is_near(each, started, SAME_TICK_SECONDS))
+        found = _narrowed(found, lambda each: started_at(each, started, SAME_TICK_SECONDS))
         found = _narrowed(found, lambda each: _port(each) == port)
     return found[0] if len(found) == 1 else None
 
@@ -93,7 +116,10 @@ def _narrowed(
     return [each for each in several if is_it(each)] or several
 
 
-def _is_near(facts: ProcessFacts, started: float, seconds: float) -> bool:
+def started_at(
+    facts: ProcessFacts, started: float, seconds: float = START_TOLERANCE_SECONDS
+) -> bool:
+    """Return True if the process certainly started at this Unix time, give or take the seconds."""
     return facts.create_time is not None and abs(facts.create_time - started) <= seconds
 
 
@@ -107,10 +133,8 @@ def _may_be(facts: ProcessFacts, started: float | None, port: int | None) -> boo
     if not _VLLM.search(command) or facts.has_ended:
         return False
     if started is not None:
-        return _is_near(facts, started, START_TOLERANCE_SECONDS)
-    if "vllm serve" not in command and "vllm.entrypoints" not in command:
-        return False
-    return _port(facts) == port
+        return started_at(facts, started)
+    return arguments(facts.cmdline or ()) is not None and _port(facts) == port
 
 
 def _is_unnamed_part(facts: ProcessFacts) -> bool:

@@ -7,7 +7,7 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from vllm_watch.errors import ExpositionError
 from vllm_watch.samples.observation import Call
 from vllm_watch.sources import http, sockets
-from vllm_watch.sources.engine_processes import PORT_DEFAULT, Processes, descendants
+from vllm_watch.sources.engine_processes import PORT_DEFAULT, Processes, arguments, descendants
 from vllm_watch.sources.http import Session
 from vllm_watch.sources.processes import ProcessFacts, ProcessListing
 from vllm_watch.sources.reading import Reader
@@ -25,8 +25,6 @@ from vllm_watch.support import json_text, threads
 
 SERVERS_MAX = 64  # a host has up to 16 GPUs, which servers may share
 
-_MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
-_CLI_MODULES = ("vllm", "vllm.entrypoints.cli.main")
 _TITLE = re.compile(r"VLLM::(APIServer|EngineCore)")
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - the kernel's notation
 
@@ -61,26 +59,6 @@ def find(all_: Processes, procfs: Path) -> list[HostServer]:
         found.setdefault(usual, HostServer(usual, sure=False))
     by_port = sorted(found.values(), key=lambda each: (int(each.url.rpartition(":")[2]), each.url))
     return by_port[:SERVERS_MAX]
-
-
-def arguments(argv: Iterable[str]) -> tuple[str, ...] | None:
-    """Return the words after `vllm serve` or after the module's name. None if this is not a vLLM server."""
-    words = tuple(argv)
-    named = [PurePath(word).name for word in words[:2]]
-    runs_python = named[:1] != [] and named[0].startswith("python")
-    for at in (0, 1) if runs_python else (0,):
-        if named[at : at + 1] == ["vllm"] and words[at + 1 : at + 2] == ("serve",):
-            return words[at + 2 :]
-    if not runs_python:
-        return None
-    if "-m" in words:
-        at = words.index("-m")
-        module, rest = "".join(words[at + 1 : at + 2]), words[at + 2 :]
-        if module in _MODULES:
-            return rest
-        return rest[1:] if module in _CLI_MODULES and rest[:1] == ("serve",) else None
-    path = "".join(words[1:2]).removesuffix(".py").replace("/", ".")
-    return words[2:] if path.endswith(_MODULES) else None
 
 
 def _topmost(all_: Processes) -> list[ProcessFacts]:

@@ -145,6 +145,7 @@ NOT_TO_BE_TOUCHED = {
     "it has no controller ": {"metadata": {"ownerReferences": [{"kind": "StatefulSet"}]}},
     "its controller is a Job": {"metadata": {"ownerReferences": [{"kind": "Job", "controller": True}]}},
     "cannot be understood": {"status": {"phase": "Running", "containerStatuses": [{"state": "fine"}]}},
+    "Pod cannot be understood": {"status": {"phase": "Running", "containerStatuses": [{"name": "vllm"}]}},
     "are not known": {"status": {"phase": "Running"}},
 }  # fmt: skip
 
@@ -175,6 +176,13 @@ async def test_pod_started_since_is_spared(cluster, started, refused):
     said = await cluster.hook().refusal(call(pod="llama-0", process_start_time=started))
     assert (said is not None) is refused
     assert said is None or "started after the observed server" in said
+
+
+async def test_pod_of_which_nothing_is_known_to_run_is_spared(cluster):
+    """It cannot be the observed server's."""
+    cluster.server.add("pods", pod(status=containers()))
+    said = await cluster.hook().refusal(call(pod="llama-0", process_start_time=SERVED))
+    assert said == "the API server's Pod cannot be understood"
 
 
 async def test_pod_and_namespace_must_be_known(cluster):
@@ -234,7 +242,7 @@ async def test_rollout_begins_once_for_one_attempt(cluster):
 ROLLED_OUT = {
     # what the server says of its patches: outcome, how many there are
     "a conflict": ([409], "done", 2),
-    "a conflict each time": ([409] * kubernetes_hook.TRIES_MAX, "refused", kubernetes_hook.TRIES_MAX),
+    "a conflict each time": ([409] * 4, "refused", 4),
     "forbidden": ([403], "refused", 1),
 }  # fmt: skip
 
@@ -257,6 +265,12 @@ NOT_TO_BE_ROLLED_OUT = {
     "OnDelete": {"updateStrategy": {"type": "OnDelete"}},
     "only a part of it": {"updateStrategy": {"rollingUpdate": {"partition": 2}}},
     "does not belong to deployment/llama": {"selector": {"matchLabels": {"app": "other"}}},
+    "pod llama-0 does not belong to deployment/llama": {
+        "selector": {"matchLabels": {"app": "llama", "role": "decode"}}
+    },
+    "pod llama-0 does not belong": {
+        "selector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}
+    },
 }
 
 

@@ -207,9 +207,7 @@ async def test_unit_of_another_server_is_neither_restarted_nor_found_fit(
     namespace = gpu_pids.PidNamespace(initial=initial, levels_above_ours=0)
     monkeypatch.setattr(systemd.gpu_pids, "of_tree", lambda _: namespace)
     monkeypatch.setattr(systemd.server_process, "everything", lambda _: seen)
-    monkeypatch.setattr(
-        systemd.server_process, "started_at", lambda each, t: started_t[each.pid] == t
-    )
+    monkeypatch.setattr(systemd, "started_at", lambda each, t: started_t[each.pid] == t)
     unit = Unit(monkeypatch, *[replace(UNIT, main_pid=main)] * 3, replace(UNIT, invocation="b"))
     told = call(process_start_time=observed)
     words = "no process of vllm.service has the start time of the observed server: it is a different one"

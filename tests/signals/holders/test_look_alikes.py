@@ -147,6 +147,7 @@ LOOK_ALIKES = {
         lambda s: gpu(process(7, "ollama", "runner", "--port", "41234", cgroup=SESSION)), "unknown",
     ),
     "the desktop": (lambda s: gpu(process(7, "/usr/lib/xorg/Xorg", ":0", type="graphics", cgroup=SESSION)), "active"),
+    "a renderer that we do not know": (lambda s: gpu(process(7, "blender", type="graphics", cgroup=SESSION)), "active"),
     "the MPS server": (lambda s: gpu(process(7, "nvidia-cuda-mps-server")), "active"),
     "in a debugger": (lambda s: gpu(process(7, "python3", "train.py", state="t", cgroup=SESSION)), "unknown"),
     "slow sleep with work in between": (

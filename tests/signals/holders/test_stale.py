@@ -104,6 +104,7 @@ OTHERS = {
     "a process that the host no longer has": (lambda s: gpu(process(7, state="X")), 30, DEAD),
     "stuck in the kernel": (lambda s: gpu(process(7, "python3", "eval.py", state="D")), 120, DEAD),
     "a kernel that nobody uses": (lambda s: gpu(kernel()), 1800, ("stale", "idle_notebook")),
+    "a kernel that has drawn something": (lambda s: gpu(kernel(type="graphics")), 1800, ("stale", "idle_notebook")),
     "a kernel with a heartbeat": (lambda s: gpu(works(kernel(), s, cpu=0.008)), 1800, ("stale", "idle_notebook")),
     "stopped with Ctrl-Z": (
         lambda s: gpu(process(7, "python3", "train.py", state="T", cgroup=SESSION)),

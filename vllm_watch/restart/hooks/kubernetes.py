@@ -368,11 +368,11 @@ def pod_unfit(pod: Mapping[str, Any], url: str, process_start_time: float | None
     if not status.get("containerStatuses"):
         return f"the containers of {name} are not known"
     for container in status["containerStatuses"]:
-        waiting = (container.get("state") or {}).get("waiting")
+        waiting = container["state"].get("waiting")
         if waiting is not None:
             why = waiting.get("reason", "it is being started")
             return f"Kubernetes is about to restart {name} itself: {container['name']}, {why}"
-        if (container.get("state") or {}).get("terminated") is not None:
+        if container["state"].get("terminated") is not None:
             return f"{container['name']} in {name} has ended; Kubernetes decides whether it starts again"
     return _another(pod, name, url, process_start_time)
 
@@ -382,7 +382,7 @@ def _another(
 ) -> str | None:
     if process_start_time is None:
         return None
-    began = [base.unix_t(_running(each).get("startedAt")) for each in _serving(pod, url)]
+    began = [base.unix_t(each["state"]["running"].get("startedAt")) for each in _serving(pod, url)]
     known = [each for each in began if each is not None]
     if not known or min(known) <= process_start_time + base.CONTAINER_START_SECONDS:
         return None
@@ -398,10 +398,6 @@ def _serving(pod: Mapping[str, Any], url: str) -> list[Mapping[str, Any]]:
     }
     statuses = pod["status"].get("containerStatuses") or []
     return [each for each in statuses if each["name"] in declared] or list(statuses)
-
-
-def _running(container: Mapping[str, Any]) -> Mapping[str, Any]:
-    return (container.get("state") or {}).get("running") or {}
 
 
 def not_started_again(pod: Mapping[str, Any]) -> str | None:
@@ -437,7 +433,7 @@ def workload_unfit(kind: Workload, found: Mapping[str, Any]) -> str | None:
         updated = status.get("updatedNumberScheduled") or 0
     if wanted == 0:
         return f"{name} is scaled to zero"
-    if (status.get("observedGeneration") or 0) < metadata.get("generation", 0) or updated < wanted:
+    if status.get("observedGeneration") != metadata["generation"] or updated < wanted:
         return f"a rollout of {name} is under way: {updated} of {wanted} are up to date"
     return None
 
@@ -447,7 +443,7 @@ def belongs(kind: Workload, found: Mapping[str, Any], pod: Mapping[str, Any]) ->
     labels = pod["metadata"].get("labels") or {}
     if kind.kind == "LeaderWorkerSet":
         return bool(labels.get(LWS_NAME_LABEL) == found["metadata"]["name"])
-    wanted = ((found["spec"].get("selector") or {}).get("matchLabels")) or {}
+    wanted = found["spec"]["selector"].get("matchLabels")
     return bool(wanted) and all(labels.get(name) == value for name, value in wanted.items())
 
 

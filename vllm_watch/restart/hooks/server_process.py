@@ -5,24 +5,20 @@ Source: proc(5); vllm/entrypoints; vllm/utils (process titles).
 
 import asyncio
 import os
-import re
 import socket
 from dataclasses import dataclass
 from ipaddress import ip_address
-from pathlib import Path, PurePath
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base
 from vllm_watch.samples.target import PORT_OF_SCHEME
 from vllm_watch.sources import sockets
-from vllm_watch.sources.engine_processes import descendants
+from vllm_watch.sources.engine_processes import arguments, descendants, started_at
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 from vllm_watch.sources.sockets import NET, is_here
 
-START_TOLERANCE_SECONDS = 2.0
-"""Tolerance for start times. vLLM computes them from the boot time, which may shift by a second
-when the clock is set."""
 _RESOLVE_SECONDS = 5.0
 _GONE = ("Z", "X")
 
@@ -49,18 +45,7 @@ def is_server(cmdline: tuple[str, ...] | None) -> bool:
         return False
     if cmdline[0].startswith("VLLM::"):
         return cmdline[0].lower().startswith("vllm::api")
-    words = list(cmdline)
-    if re.fullmatch(r"python[\d.]*", PurePath(words[0]).name):
-        words.pop(0)
-        while words and words[0].startswith("-") and words[0] != "-m":
-            words.pop(0)
-    if words[:1] == ["-m"]:
-        return words[1:2] == ["vllm"] or "".join(words[1:2]).startswith("vllm.entrypoints.")
-    if not words:
-        return False
-    return "/vllm/entrypoints/" in words[0] or (
-        PurePath(words[0]).name == "vllm" and words[1:2] == ["serve"]
-    )
+    return arguments(cmdline) is not None
 
 
 def everything(procfs: Path) -> dict[int, ProcessFacts]:
@@ -139,14 +124,6 @@ def _observed(call: base.HookCall, found: list[ProcessFacts]) -> ProcessFacts:
         pids = ", ".join(str(facts.pid) for facts in found)
         raise HookError(f"several servers were found on its port: {pids}", "stop the other one")
     return found[0]
-
-
-def started_at(facts: ProcessFacts, expected: float) -> bool:
-    """Return True if the process certainly started at this Unix time."""
-    return (
-        facts.create_time is not None
-        and abs(facts.create_time - expected) <= START_TOLERANCE_SECONDS
-    )
 
 
 async def _addresses(host: str) -> frozenset[str]:

@@ -13,7 +13,7 @@ from vllm_watch.restart.hooks import base, child, server_process
 from vllm_watch.samples.target import PORT_OF_SCHEME
 from vllm_watch.settings.hooks import PORT, SystemdHook
 from vllm_watch.sources import gpu_pids
-from vllm_watch.sources.engine_processes import descendants
+from vllm_watch.sources.engine_processes import descendants, started_at
 
 ASK_SECONDS = 10.0  # D-Bus may hang
 _PROPERTIES = (
@@ -126,7 +126,7 @@ class Hook(base.Hook):
         if main is None:
             return None
         tree = [main, *descendants(main.pid, all_)]
-        if any(server_process.started_at(each, started) for each in tree):
+        if any(started_at(each, started) for each in tree):
             return None
         return f"no process of {unit.name} has the start time of the observed server: it is a different one"
 
