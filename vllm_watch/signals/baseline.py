@@ -13,7 +13,6 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import KINDS, Block, Blocks, began_anew, tells_load
 from vllm_watch.signals.scales import (
     ALIKE,
-    BRIEF_SECONDS,
     HALF,
     KEPT_MAX,
     MINUTE_SECONDS,
@@ -26,6 +25,9 @@ SCORE_OF_ALARM = 8.0
 """This sum of scores gives level 1. If healthy scores are normally distributed with unit variance
 and a mean of at most −2, one false alarm occurs in exp(2 · 2 · 8) blocks on average, over 10^13."""
 
+ALARM_SECONDS, BLOCK_SHARE_MAX = 7.0, 0.6
+"""An alarm takes this many seconds and two blocks: one block changes the level by at most this share. Long prefills and
+host hiccups last a second or two. With 8 s and a half, the recorded slowdowns are found a block later."""
 
 CEILING = 1.5
 """The level is never above this, so that an alarm clears soon after its cause ends."""
@@ -35,7 +37,7 @@ class Cusum:
     """A one-sided CUSUM (Page, Biometrika 41, 1954). The level goes from 0 to CEILING. An alarm begins at 1 and ends at CLEAR_AT.
 
     The score of a block is its distance above the tolerance, in standard deviations. The level is the sum of the scores, divided by
-    SCORE_OF_ALARM. A block changes it by at most its own seconds divided by BRIEF_SECONDS (during an alarm, down by DRAIN_SECONDS).
+    SCORE_OF_ALARM. A block changes it by at most its own seconds divided by ALARM_SECONDS (during an alarm, down by DRAIN_SECONDS).
     """
 
     CLEAR_AT = 0.25
@@ -46,10 +48,10 @@ class Cusum:
 
     def add(self, score: float, seconds: float) -> bool:
         # An alarm takes at least two blocks.
-        up = min(seconds / BRIEF_SECONDS, HALF)
+        up = min(seconds / ALARM_SECONDS, BLOCK_SHARE_MAX)
         down = up
         if self.alarm:
-            down = min(seconds / DRAIN_SECONDS, HALF)
+            down = min(seconds / DRAIN_SECONDS, BLOCK_SHARE_MAX)
         step = max(-down, min(up, score / SCORE_OF_ALARM))
         self.level = max(0.0, min(CEILING, self.level + step))
         if self.level >= 1.0 - 1e-9:
