@@ -278,7 +278,7 @@ class Share(stored.Kept):
 
     def look(self, view: View, waiting: float) -> None:
         scrape, health = view.observation.scrape, view.observation.health
-        # Only close polls tell a process that hangs from one that stops now and then.
+        # Only close polls distinguish a process that hangs from one that stops now and then.
         self._close = self._at_s is not None and view.at_s - self._at_s <= BRIEF_SECONDS
         self._at_s = view.at_s
         if scrape.outcome == _NOTHING_NEW:
