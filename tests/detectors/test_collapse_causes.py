@@ -29,6 +29,13 @@ CAUSES = {  # what differs → cause, what speaks for it, what against, words of
     "... who push each other out": (
         {"length_ratio": 2.4, "preempting": True}, "kv_pinning", ["kv_unheld_ratio", "request_length_ratio"], [], "2.4 times as long"),
     "... and all that come are long": ({"length_ratio": 2.5}, "kv_pinning", ["kv_unheld_ratio"], [], "fill the KV cache themselves"),
+    "they push each other out, and long prompts came": (
+        {"preempting": True, "long_prompts_share": 0.5}, "kv_pinning", ["kv_unheld_ratio", "long_prompts_share"], [],
+        "recent long prompts fill 50% of the KV cache"),
+    "... and some came": (
+        {"preempting": True, "long_prompts_share": 0.49}, "unknown", ["kv_unheld_ratio"], ["request_length_ratio"], "fill the KV cache themselves"),
+    "... and what long prompts took is not known": (
+        {"preempting": True, "long_prompts_share": None}, "unknown", ["kv_unheld_ratio"], ["request_length_ratio"], "fill the KV cache themselves"),
     "they push each other out": (
         {"preempting": True}, "unknown", ["kv_unheld_ratio"], ["request_length_ratio"], "fill the KV cache themselves"),
     "all became long, and push each other out": (

@@ -251,6 +251,10 @@ def _held_by_few(facts: Starvation, unheld: float) -> Cause:
         text = f"others still come and go, {length:.1f} times as long as they were after the start"
         short = Evidence(name="request_length_ratio", value=length, expected=1.0, text=text)
         return Cause(KV_PINNING, (held, short))
+    if (facts.long_prompts_share or 0.0) >= HALF:
+        text = f"recent long prompts fill {facts.long_prompts_share:.0%} of the KV cache"
+        long = Evidence(name="long_prompts_share", value=facts.long_prompts_share, unit="ratio", text=text)  # fmt: skip
+        return Cause(KV_PINNING, (held, long))
     if facts.preempting:
         text = (
             "requests preempt each other, and too few have finished to know whether all became long"
