@@ -179,7 +179,7 @@ def test_the_rank_that_is_stopped_is_told_and_its_victim_is_related():
     (victim,), (culprit,) = site.watches["dp-0"].incidents, site.watches["dp-1"].incidents
     assert culprit.id in victim.related
     assert "VLLM::EngineCore_DP1 (PID 7) is stopped" in culprit.summary
-    assert culprit.opened_t - T == 65  # at the second look that finds it stopped
+    assert culprit.opened_t - T == 70  # at the third look that finds it stopped
 
 
 def test_a_restart_of_a_rank_is_one_of_all_of_them():
