@@ -12,17 +12,23 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.cpu_waits import SMOOTHING
 from vllm_watch.signals.life import fell
 from vllm_watch.signals.scales import (
-    BRIEF_SECONDS,
     CONFIRMED,
     FEW,
     FIVE_MINUTES_SECONDS,
     HALF,
     KEPT_MAX,
-    MANY,
     MINUTE_SECONDS,
     SMALL_SHARE,
 )
 from vllm_watch.support.quantities import in_words, requests
+
+ARRIVALS_MISSED_MIN = 7.0
+"""A drain is proven if this many expected requests did not arrive. Chance causes this with a
+probability of 0.001 (Poisson). A drain with --shutdown-timeout is over before ten are missed."""
+
+DRAIN_SECONDS_MIN = 5.0
+"""A drain is assumed after this many seconds without arrivals. Scrape timing causes shorter
+gaps."""
 
 Counts = tuple[float | None, float | None, float, float]
 """Finished requests, prompt tokens, generated tokens, aborts. The first two are None unless every
@@ -154,7 +160,7 @@ class Demand(stored.Kept):
         # An idle engine gets only test requests. Without prompt counts, finished requests show arrivals.
         came = self.idle_s <= 0.0 and (finished if prompted is None else prompted) != 0.0
         if self._admitted_s is None or came or finished is None:
-            if self.silence_s >= BRIEF_SECONDS:
+            if self.silence_s >= DRAIN_SECONDS_MIN:
                 self._silences.append(self.silence_s)
             self._admitted_s = at_s
             self._running_usual += SMOOTHING * (self._running - self._running_usual)
@@ -172,7 +178,7 @@ class Demand(stored.Kept):
     def at_work(self) -> float:
         """Return the recent requests in flight, or 0 if arrivals stopped before the server ended."""
         unseen_s = self.silence_s + self._step_s + self._blind_s
-        came = self._missed < FEW and unseen_s <= BRIEF_SECONDS
+        came = self._missed < FEW and unseen_s <= DRAIN_SECONDS_MIN
         return self._lately if self.known and self._rate and came and not self.aborting else 0.0
 
     @property
@@ -187,8 +193,8 @@ class Demand(stored.Kept):
         if (
             self.waiting
             or (self._running and not ends)
-            or missed < MANY
-            or self.silence_s < max(BRIEF_SECONDS, self.usual_silence_s)
+            or missed < ARRIVALS_MISSED_MIN
+            or self.silence_s < max(DRAIN_SECONDS_MIN, self.usual_silence_s)
         ):
             return None
         text = (
