@@ -305,7 +305,7 @@ class Answers(stored.Kept):
         self._quiet_s += seconds
         passed_s = min(self._quiet_s, LEARNT_SECONDS) if newest.ended else 0.0
         self._quiet_s = 0.0 if newest.ended else self._quiet_s
-        # It is long, so that a fault does not become usual.
+        # The half-life is long, so that a fault does not become usual.
         keep = 0.5 ** (passed_s / DAYTIME_SECONDS)
         both = zip(self._past, newest, strict=True)
         self._past = Ends(*[keep * past + now for past, now in both])
